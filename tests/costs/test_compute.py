@@ -13,6 +13,7 @@ from formulations.plan import uniform_degrees
 from solver.options import SolveOptions
 from solver.result import Status
 from solver.search.driver import solve
+from tests.chain_instances import SLOW, chain_instance
 from tests.command_line import output
 from tests.conftest import ROOT
 from tests.costs.drawn import drawn
@@ -39,6 +40,9 @@ def test_times_are_the_recorded_ones() -> None:
             ]
             figures[name] = [summary(arrays), alone]
     as_recorded("compute", figures)
+    # 30 days in micro-batches of two are within the limit of 52
+    slow = chain_instance([round(30 * 86_400 / 0.012)], [SLOW])
+    assert layer_times(slow, uniform_degrees(slow, 1), 2, "none").forward_ns.any()
 
 
 Degrees = list[int]

@@ -128,5 +128,6 @@ def test_what_fills_a_gpu_to_the_last_byte_fits() -> None:
     tables = equal_nodes(2, 2, 1, 2, 2)
     need = sum(memory_parts(tables, [(0, 4)], 0, 0, 1, [least_recomputed(tables, (0, 4))]))
     for room in (need, need - 1):
-        extra = StageCosts(replace(tables, capacity_bytes=np.array([room]))).extra(0, 0, 1)
-        assert (extra[0, 4] < NEVER) == (room == need)
+        stages = StageCosts(replace(tables, capacity_bytes=np.array([room])))
+        _, fits = stages.way_of_chunks(0, 0, 1, np.array([[0]]), np.array([[4]]))
+        assert (stages.extra(0, 0, 1)[0, 4] < NEVER) == fits[0] == (room == need)

@@ -5,8 +5,10 @@ from math import ceil
 
 import numpy as np
 
-from formulations.costs.template_costs import exchange_times_ns, template_costs
+from formulations.costs.template_costs import exchange_times_ns, template_costs, template_degrees
 from formulations.fleet import Design, Template, stage_on
+from formulations.node_sharing import NodeSplit
+from formulations.plan import Recomputed
 from tests.random_configs import zoned
 from tests.random_fleets import (
     STRATEGY,
@@ -23,7 +25,7 @@ def test_costs_are_the_recorded_ones() -> None:
     figures: dict[str, object] = {}
     for seed in range(24):
         instance, rng = enlarged(seed), random.Random(seed)
-        instance = instance if seed % 3 else zoned(instance, seed)
+        instance = instance if seed % 3 else zoned(instance, 2 * seed + 1)
         groups, num_layers = instance.cluster.groups, len(instance.workload.layers)
         nodes = tuple(rng.choices(range(len(groups)), k=rng.randint(1, 3)))
         template = random_template(rng, num_layers, nodes, [g.gpus_per_node for g in groups])
@@ -36,13 +38,20 @@ def test_costs_are_the_recorded_ones() -> None:
             link = {"latency_s": 1e-6 * seed}
             groups = tuple(group.but(inter_node=link) for group in groups)
             instance = instance.but(cluster={"groups": groups})
+        if seed % 4 == 3:  # the first block of the last stage is recomputed
+            *first, last = template.stages
+            last = last.but(recomputed=Recomputed(way="full", blocks=1))
+            template = template.but(stages=(*first, last))
+        degrees = [
+            list(template_degrees(instance, groups[0].but(gpus_per_node=6), s)) for s in NodeSplit
+        ]
         strategy = STRATEGY.but(micro_batch=rng.choice([1, 2]), recompute=("none", "full"))
         costs = template_costs(instance, strategy, template)
         arrays = [value for value in vars(costs).values() if isinstance(value, np.ndarray)]
         design = Design(template=template, strategy=strategy)
         exchanges = list(exchange_times_ns(instance, design, 4))
         used = costs.used_bytes(3), costs.fits(1), costs.fits(100), costs.embedding_ns
-        figures[f"{seed}"] = summary([arrays, used, exchanges])
+        figures[f"{seed}"] = summary([arrays, used, exchanges, degrees])
     as_recorded("template_costs", figures)
 
 

@@ -2,14 +2,12 @@
 
 import pytest
 
-from formulations.decisions import decisions_of
 from solver.comparison import Evaluation
 from solver.evaluate.evaluation import compared, predicted
 from solver.evaluate.megatron_flags import read_flags
 from solver.evaluate.megatron_run import launched
 from solver.evaluate.read import read_run
 from solver.evaluate.run_plan import Planned, planned
-from solver.export.job import Job
 from solver.options import SolveOptions
 from solver.search.driver import solve
 from tests.export_cases import instance_of
@@ -32,21 +30,6 @@ def test_saving_is_that_of_the_changed_plan() -> None:
     again = evaluated(f"pp=4,micro_batch=2,split={split.change.split()[1]},zero=1")
     assert split.saves_at_least == pytest.approx(1 - again.objective / found.objective)
     assert split.step_time_s == again.objective / 1e9
-
-
-def test_best_plan_has_nothing_to_change() -> None:
-    instance = instance_of(search=SEARCH)
-    best = solve(instance, SolveOptions(gap=0.0)).plan
-    assert best is not None
-    config, stages = best.config, best.replicas[0].stages
-    blocks = [str(len(piece.blocks)) for piece in Job(instance, best).pieces]
-    groups = [instance.cluster.groups[j] for j in decisions_of(instance, best).order]
-    text = (
-        f"pp=4,micro_batch={config.micro_batch},schedule={config.schedule},zero={config.zero},"
-        f"split={'/'.join(blocks)},recompute={stages[0].recomputed.way}"
-    )
-    found = evaluated(text, ",".join(group.name for group in groups))
-    assert (found.above_best, found.above_bound, found.changes) == (0, 0, ())
 
 
 def planned_run(search: str, flags: str) -> Planned:

@@ -43,20 +43,6 @@ cluster: {{groups: [{{name: n, gpu: H100, gpus_per_node: {gpus_per_node}, nodes:
     return parse_instance(text, "x.yaml", Path())
 
 
-@pytest.mark.parametrize(
-    ("flags", "boundaries"),
-    [
-        (f"{PP} 2 {CHUNKS} 2", (0, 4, 7, 10, 14)),
-        (f"{PP} 3 {FIRST} 1 {LAST} 3", (0, 2, 10, 14)),
-        (f"{PP} 7 {EMBEDDING} {LOSS}", (0, 2, 4, 6, 8, 10, 12, 14)),
-        (f"{PP} 2 {LAYOUT} 'E|t*6|(tt)*2|t*2L'", (0, 1, 7, 11, 14)),
-    ],
-)
-def test_split(flags: str, boundaries: tuple[int, ...]) -> None:
-    """Even, uneven at the ends, with embedding and loss counted, and as a layout; by chunks."""
-    assert read(flags).boundaries == boundaries
-
-
 def test_runs_are_the_recorded_ones() -> None:
     """Splits, strategies, modes that hide traffic, sharing of experts and sequences, by flags."""
     search = "target: any, overlap: {tensor_parallel: 0.5, gradient_sync: 0.5}"

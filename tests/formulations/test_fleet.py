@@ -8,6 +8,7 @@ from formulations.fleet import Pipeline, Template, holdings, layers_by_position,
 from formulations.node_sharing import NodeSplit
 from formulations.plan import Stage
 from tests.formulations.test_transition import THREE, TWO
+from tests.refusals import refusals
 from tests.small_instances import random_instance
 
 
@@ -20,24 +21,15 @@ FIGURES = ((0, 3, 0, 0, 4), (3, 4, 1, 0, 2), (4, 6, 1, 2, 2), (6, 9, 2, 0, 2))
 GOOD = tuple(stage(*figures) for figures in FIGURES)
 
 
-@pytest.mark.parametrize(
-    ("position", "wrong", "words"),
-    [
-        (0, stage(1, 3, 0, 0, 4), "start with layer 0"),
-        (1, stage(3, 3, 1, 0, 2), r"stages\[1\] has layers \[3, 3\)"),
-        (1, stage(2, 4, 1, 0, 2), "start with layer 3"),
-        (2, stage(4, 6, 1, 1, 2), "shares GPU 1 of node 1"),
-        (3, stage(6, 9, 0, 0, 2), "nodes 0 to 2 once each"),
-        (3, stage(6, 9, 3, 0, 2), "nodes 0 to 2 once each"),
-        (2, stage(4, 6, 0, 4, 2), "goes back to node 0"),
-    ],
-)
-def test_broken_templates_are_refused(position: int, wrong: Stage, words: str) -> None:
+@refusals("templates")
+def test_broken_templates_are_refused(text: str, message: str) -> None:
     """Gaps and overlaps of layers, shared GPUs, nodes without a stage or visited twice."""
-    stages = (*GOOD[:position], wrong, *GOOD[position + 1 :])
-    if "goes back" in words:
+    position, figures = text.split(": ")
+    at, wrong = int(position), stage(*map(int, figures.split(", ")))
+    stages = (*GOOD[:at], wrong, *GOOD[at + 1 :])
+    if "goes back" in message:
         stages = (*stages[:3], stage(6, 7, 1, 4, 1), stage(7, 9, 2, 0, 2))
-    with pytest.raises(ValidationError, match=words):
+    with pytest.raises(ValidationError, match=message):
         Template(node_groups=(1, 1, 0), stages=stages)
 
 

@@ -5,7 +5,6 @@ import pytest
 from formulations.plan import (
     Configuration,
     Degrees,
-    Group,
     num_gpus,
     simulable,
     slots_of_order,
@@ -16,18 +15,6 @@ from tests.recorded import as_recorded
 
 INSTANCE = instance_of()  #: a node of four GPUs and two of two
 PLAIN = plan_of(INSTANCE).config  #: two replicas of four stages, of one GPU each
-
-
-def test_slots_of_nodes_in_order() -> None:
-    """As many of a width as a node has; equal nodes by number; GPUs that are left stay idle."""
-    two = uniform_degrees(INSTANCE, 2)
-    slots = [Group(node=1, gpus=(0, 1)), Group(node=0, gpus=(0, 1)), Group(node=0, gpus=(2, 3))]
-    assert slots_of_order(INSTANCE, two, [1, 0]) == slots
-    three = (Degrees(tp=1, parts=3), Degrees(tp=2))
-    assert slots_of_order(INSTANCE, three, [0]) == [Group(node=0, gpus=(0, 1, 2))]
-    # 1 x 3 of the four, and all of the two nodes of two
-    assert num_gpus(INSTANCE, PLAIN.but(degrees=three)) == 3 + 4
-    assert num_gpus(INSTANCE, PLAIN.but(degrees=())) == 8
 
 
 def test_degrees() -> None:
@@ -65,6 +52,13 @@ def test_what_ranks_have_is_recorded() -> None:
         stages = list(config.stages_of(1 % config.pp))
         used = [*config.groups_used, *(each.tp for each in config.degrees_used)]
         figures[name] = [*map(list, (grid, shape, flags)), kept, stages, used]
+    three = (Degrees(tp=1, parts=3), Degrees(tp=2))
+    for name, degrees in {"two": uniform_degrees(INSTANCE, 2), "three": three}.items():
+        slots = slots_of_order(INSTANCE, degrees, [1, 0])
+        figures[name] = [[slot.node, *slot.gpus] for slot in slots]
+        figures[f"{name} GPUs"] = num_gpus(INSTANCE, PLAIN.but(degrees=degrees))
+    # 1 x 3 of the node of four, and all of the two nodes of two
+    assert num_gpus(INSTANCE, PLAIN.but(degrees=three)) == 3 + 4
     as_recorded("plan", figures)
     assert PLAIN.but(zero=1).own_states(7, 0) == 4
     assert PLAIN.but(degrees=()).has_copies  # taken for granted

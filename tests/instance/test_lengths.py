@@ -26,6 +26,8 @@ TABLE = """
   switching:
     - {leave: a, enter: "dp 2, tp 2, cp 2, pp 2", parameters: 1 s, gradients: 2 s}
 """
+#: Back again it takes longer.
+BACK = '    - {leave: "dp 2, tp 2, cp 2, pp 2", enter: a, parameters: 3 s, gradients: 4 s}\n'
 
 
 def test_histogram() -> None:
@@ -46,7 +48,7 @@ def test_steps_are_the_recorded_ones(tmp_path: Path) -> None:
     sections = ["{file: a.csv, longest: 512, sequences: 12}", "{file: a.csv, rows: padded}"]
     normal = "{log_normal: {median: 500, sigma: 1}, longest: 4096, sequences: 64, classes: 9}"
     texts = [f"{HEAD}lengths: {each}" for each in (*sections, normal)]
-    texts += [HISTOGRAM, HISTOGRAM + TABLE]
+    texts += [HISTOGRAM, HISTOGRAM + TABLE, HISTOGRAM + TABLE + BACK]
     made = [parsed(text, tmp_path) for text in texts]
     figures = {f"{n}": [list(map(list, classes(i))), digest(i.lengths)] for n, i in enumerate(made)}
     as_recorded("lengths", figures)
@@ -56,16 +58,3 @@ def test_bug_rows_kept_logits_in_32_bit() -> None:
     """Where the loss is fused, that of rows of any length is."""
     fused = HISTOGRAM.replace("llama2-7b", "llama2-7b, fused_cross_entropy: true")
     assert of_rows(parsed(fused), 4096, 8).workload.fused_cross_entropy
-
-
-def test_switches_back_take_as_long_unless_they_are_listed() -> None:
-    """Every ordered pair once, by names or degrees."""
-    back = '    - {leave: "dp 2, tp 2, cp 2, pp 2", enter: a, parameters: 3 s, gradients: 4 s}\n'
-    for text, times in ((TABLE, [(1, 2), (1, 2)]), (TABLE + back, [(1, 2), (3, 4)])):
-        lengths = parsed(HISTOGRAM + text).lengths
-        assert lengths is not None
-        assert [(way.parameters, way.gradients) for way in lengths.switching] == times
-        assert [way.leave for way in lengths.switching] == ["a", "dp 2, tp 2, cp 2, pp 2"]
-        assert [strategy.num_gpus for strategy in lengths.strategies] == [8, 16]
-    with pytest.raises(InstanceError, match="longest_row: missing"):
-        parsed(HISTOGRAM + TABLE.replace("class_times: {3000", "row_times: {3000"))

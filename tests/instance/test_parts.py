@@ -3,7 +3,6 @@
 import pytest
 
 from formulations.instance.parts import layer_of, lookup, projection
-from formulations.instance.sizes import TransformerSizes
 from formulations.units import GIB
 from tests.architectures import (
     GPT2,
@@ -31,22 +30,17 @@ def test_layers_are_the_recorded_ones() -> None:
     assert lookup(15, dropout=True, streams=2)["kernels"] == 4
 
 
-@pytest.mark.parametrize(
-    ("sizes", "s", "flash", "kind", "replicated", "sharded"),
-    [
-        # Korthikanti et al. 2023: s h (10 + 24 / t + 5 a s / (h t)) at a = 12 heads
-        (GPT2, 1024, False, "block", 10 * 786_432, 24 * 786_432 + 5 * 12 * 1_048_576),
-        # inputs of norm and projection; logits in fp32
-        (GPT2, 1024, False, "head", 4 * 1024 * 768, 4 * 1024 * 50257),
-    ],
-)
-def test_activations(
-    sizes: TransformerSizes, s: int, flash: bool, kind: str, replicated: int, sharded: int
-) -> None:
-    """Kept for the backward pass, whole and split."""
-    stated = layer(build(sizes, s, flash), kind)
-    assert stated.replicated_activation_bytes == replicated
-    assert stated.sharded_activation_bytes == sharded
+def test_activations() -> None:
+    """Kept for the backward pass, whole and split; at the head in fp32, with its input.
+
+    Korthikanti et al. 2023: s h (10 + 24 / t + 5 a s / (h t)) at a = 12 heads.
+    """
+    work = build(GPT2, 1024)
+    block, head = layer(work, "block"), layer(work, "head")
+    kept = block.replicated_activation_bytes, block.sharded_activation_bytes
+    assert kept == (10 * 786_432, 24 * 786_432 + 5 * 12 * 1_048_576)
+    kept = head.replicated_activation_bytes, head.sharded_activation_bytes
+    assert kept == (4 * 1024 * 768, 4 * 1024 * 50257)
 
 
 @pytest.mark.parametrize(
