@@ -1,0 +1,117 @@
+"""How far a plan's step may be from its prediction, and two plans' difference from theirs.
+
+The log of a step is taken to be linear in log factors that nobody knows: those of blocks of each
+kernel shape, of embedding and head of each GPU type, of each link kind's traffic, of optimizers,
+and of all of it together. The slope of a factor is its share of the critical path. So the variance
+is s' C s, with C from `formulations.costs.layer_factors` and the deviations below; the difference
+of two plans has slopes s1 - s2, and what they share cancels.
+"""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from math import log, sqrt
+from typing import NamedTuple
+
+import numpy as np
+
+from formulations.costs.layer_factors import ASSUMED, COMMON, KernelShape, posterior
+from formulations.costs.plan_costs import plan_costs, plan_tables
+from formulations.instance import GpuType, Instance
+from formulations.plan import Configuration, Plan
+from solver.simulate import simulate_step
+
+#: Standard deviations of log factors: of the head where vocabularies are padded, of traffic between
+#: GPUs, of optimizers, of all together (software and hosts), of a configuration by itself.
+ENDS, TRAFFIC, UPDATE, TOGETHER, CONFIGURATION = 0.15, 0.3, 0.3, 0.05, 0.02
+#: 80 % of a normal distribution are within so many standard deviations.
+BAR = 1.2816
+
+
+class Term(NamedTuple):
+    """A factor: blocks of a shape, or the kind of other work, of a GPU type."""
+
+    kind: str
+    gpu: str = ""
+    shape: KernelShape | None = None
+
+
+@dataclass(frozen=True)
+class StepEstimate:
+    """The logarithm of a plan's step time in s: its mean, and the share of every factor."""
+
+    instance: Instance
+    config: Configuration
+    log_s: float
+    shares: Mapping[Term, float]
+
+    @cached_property
+    def deviation(self) -> float:
+        """Standard deviation of the logarithm."""
+        return sqrt(_variance(self.instance, self.shares) + TOGETHER**2 + CONFIGURATION**2)
+
+    @property
+    def bar(self) -> float:
+        """Four of five measured steps are expected within this share of the prediction."""
+        return float(np.expm1(BAR * self.deviation))
+
+    def deviation_from(self, other: "StepEstimate") -> float:
+        """Standard deviation of the difference of both plans' logarithms; of one instance."""
+        slopes = Counter(self.shares)
+        slopes.subtract(Counter(other.shares))
+        apart = 2 * CONFIGURATION**2 * (self.config != other.config)
+        return sqrt(max(0.0, _variance(self.instance, slopes)) + apart)
+
+
+def step_estimate(instance: Instance, plan: Plan) -> StepEstimate:
+    """Mean and deviation of the log step time of a plan."""
+    costs = plan_costs(instance, plan)
+    tables, columns = plan_tables(instance, plan)
+    step, pp = simulate_step(costs), plan.config.pp
+    groups, work = instance.cluster.groups, tables.forward_ns + tables.backward_ns
+    workload = instance.workload
+    time_ns: Counter[Term] = Counter()
+    path = step.critical_path
+    time_ns[Term("traffic")] += sum(max(0, b.start_ns - a.end_ns) for a, b in pairwise(path))
+    for operation in path:
+        length_ns = operation.end_ns - operation.start_ns
+        if operation.micro_batch is None:
+            kind = "update" if operation.kind == "optimizer" else "traffic"
+            time_ns[Term(kind)] += length_ns
+            continue
+        replica, s = operation.replica or 0, operation.chunk * pp + operation.stage
+        stage = plan.replicas[replica].stages[s]
+        gpu = groups[instance.cluster.node_groups[stage.group.node]].gpu.name
+        tokens = stage.degrees.sequences(plan.config.micro_batch) * workload.sequence_length
+        shape = KernelShape(workload.hidden_size, stage.degrees.tp, tokens // stage.degrees.cp)
+        layers, column = slice(*stage.layers), columns[replica][s]
+        whole_ns = work[layers, column].sum()
+        blocks = (work[layers, column] * tables.is_block[layers]).sum() / max(1, whole_ns)
+        time_ns[Term("blocks", gpu, shape)] += int(length_ns * blocks)
+        time_ns[Term("ends", gpu)] += int(length_ns * (1 - blocks))
+    shares = {term: ns / step.step_time_ns for term, ns in time_ns.items() if ns}
+    return StepEstimate(instance, plan.config, log(step.step_time_ns / 1e9), shares)
+
+
+def _variance(instance: Instance, slopes: Mapping[Term, float]) -> float:
+    """Variance s' C s of slopes in log factors, GPU types independent of each other."""
+    deviations = {"ends": ENDS, "traffic": TRAFFIC, "update": UPDATE}
+    variance = sum(
+        (slope * deviations[term.kind]) ** 2 for term, slope in slopes.items() if not term.shape
+    )
+    types = {group.gpu.name: group.gpu for group in instance.cluster.groups}
+    for name, gpu in types.items():
+        of_type = {term.shape: s for term, s in slopes.items() if term.gpu == name and term.shape}
+        if of_type:
+            s = np.array(list(of_type.values()))
+            _, covariance = posterior({}, list(of_type), common_deviation(instance, gpu))
+            variance += float(s @ covariance @ s)
+    return variance
+
+
+def common_deviation(instance: Instance, gpu: GpuType) -> float:
+    """Of what all of a GPU type's blocks are off together, before any step is measured."""
+    measured = gpu.efficiency_evidence(instance.workload.precision).kind == "measured"
+    return COMMON if measured else ASSUMED
