@@ -1,7 +1,10 @@
 """What is refused, and with which line; in tests/data/refused ` | ` stands between the two."""
 
+from collections.abc import Callable
+
 import pytest
 
+from formulations.errors import PlannerError
 from tests.conftest import ROOT
 
 
@@ -10,3 +13,15 @@ def refusals(name: str) -> pytest.MarkDecorator:
     lines = (ROOT / "tests" / "data" / "refused" / f"{name}.txt").read_text(encoding="utf-8")
     rows = [line.replace("\\n", "\n").split(" | ") for line in lines.splitlines()]
     return pytest.mark.parametrize(("text", "message"), rows)
+
+
+def check_refusals(name: str, call: Callable[[str], object]) -> Callable[[str, str], None]:
+    """A test that each text of a file is refused with exactly its line."""
+
+    def test(text: str, message: str) -> None:
+        with pytest.raises(PlannerError) as caught:
+            call(text)
+        assert str(caught.value) == message
+
+    marked: Callable[[str, str], None] = refusals(name)(test)
+    return marked

@@ -25,10 +25,6 @@ from tests.small_instances import plain_config
 
 test_pages_suffice = pages_suffice(1, 3, 7, 44)
 
-#: Tensor groups of 2 in three parts, of 1, of 2, and of 4 on nodes that are not used.
-DEGREES = (Degrees(tp=2, parts=3), Degrees(tp=1), Degrees(tp=2), Degrees(tp=4))
-SHAPE = plain_config((1, 1, 1, 0)).but(degrees=DEGREES)
-
 
 def test_exchanges_are_the_recorded_ones() -> None:
     """What passes take longer for them, rings of experts, and layers alike in their bytes."""
@@ -60,20 +56,14 @@ def test_exchanges_are_the_recorded_ones() -> None:
     sizes = np.array([[1_000_000], [0]], dtype=np.int64)
     rings = expert_rings_ns(equal_nodes(5, 6, 1, 1, 1).instance, straddling, 2, sizes)
     figures["straddling"] = rings.tolist()
-    as_recorded("sharding", figures)
-
-
-def test_lanes() -> None:
-    """Lanes of the third group hold as much as those of the first, which is the widest used.
-
-    Of messages: split, every GPU sends its part once; whole, as often as the widest has GPUs.
-    """
-    assert [lanes_like(SHAPE, j) for j in range(4)] == [0, 1, 0, 3]
-    assert widest_group(SHAPE) == 0
-    assert [tied_lanes(SHAPE, j) for j in range(4)] == [6, 1, 2, 4]
-    instance = equal_nodes(1, 1, 1, 1, 1).instance
-    for split, lanes in ((True, 3 * 2), (False, 3 * 4)):
-        splitting = instance.but(search={"scatter_gather": split})
-        assert message_lanes(splitting, DEGREES[0], 4) == lanes
+    # tensor groups of 2 in three parts, of 1, of 2, and of 4 on nodes that are not used
+    degrees = (Degrees(tp=2, parts=3), Degrees(tp=1), Degrees(tp=2), Degrees(tp=4))
+    unlike = plain_config((1, 1, 1, 0)).but(degrees=degrees)
+    assert [lanes_like(unlike, j) for j in range(4)] == [0, 1, 0, 3]
+    assert [tied_lanes(unlike, j) for j in range(4)] == [6, 1, 2, 4]
     sizes = np.array([[4, 8, 4, 9], [2, 4, 2, 9], [4, 8, 4, 9]])
-    assert [mask.tolist() for mask in layers_alike(SHAPE, sizes)] == [[0, 1, 0], [1, 0, 1]]
+    whole = [instance.but(search={"scatter_gather": split}) for split in (True, False)]
+    lanes = [message_lanes(each, degrees[0], 4) for each in whole]
+    masks = [mask.tolist() for mask in layers_alike(unlike, sizes)]
+    figures["lanes"] = [widest_group(unlike), lanes, masks]
+    as_recorded("sharding", figures)

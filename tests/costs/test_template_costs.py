@@ -35,8 +35,9 @@ def test_costs_are_the_recorded_ones() -> None:
             )
             template = Template(node_groups=(0,), stages=(stage,))
         if seed % 4 == 2:  # starts that take time
-            link = {"latency_s": 1e-6 * seed}
-            groups = tuple(group.but(inter_node=link) for group in groups)
+            late = [{"latency_s": 1e-6 * seed * j} for j, _ in enumerate(groups, 1)]
+            pairs = zip(groups, late, strict=True)
+            groups = tuple(group.but(inter_node=latency) for group, latency in pairs)
             instance = instance.but(cluster={"groups": groups})
         if seed % 4 == 3:  # the first block of the last stage is recomputed
             *first, last = template.stages

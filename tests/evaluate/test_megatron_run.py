@@ -17,7 +17,7 @@ from solver.export.job import Job
 from tests.conftest import ROOT
 from tests.export_cases import WHOLE_EXPERTS, instance_of
 from tests.recorded import as_recorded, digest
-from tests.refusals import refusals
+from tests.refusals import check_refusals, refusals
 
 RUNS = (ROOT / "tests" / "data" / "megatron_runs.txt").read_text(encoding="utf-8").splitlines()
 PP, TP, CP, EP, EXPERT_TP = Flag.PP, Flag.TP, Flag.CP, Flag.EP, Flag.EXPERT_TP
@@ -59,11 +59,7 @@ def test_runs_are_the_recorded_ones() -> None:
     as_recorded("megatron_run", figures)
 
 
-@refusals("megatron")
-def test_refused(text: str, message: str) -> None:
-    with pytest.raises(PlanError) as caught:
-        read(text)
-    assert str(caught.value) == message
+test_refused = check_refusals("megatron", read)
 
 
 def test_ranks_are_megatrons(reference: Path) -> None:

@@ -17,7 +17,7 @@ from solver.options import ExportTarget
 from solver.simulate import step_time_ns
 from tests.export.stored import JOBS
 from tests.export_cases import ONE_STAGE, TENSOR, UNTIED, instance_of, job_of, recomputing
-from tests.refusals import refusals
+from tests.refusals import check_refusals
 
 MODES = "target: any, sequence_parallel: true, overlap: {tensor_parallel: 0.5, gradient_sync: 0.5}"
 WAYS = "target: any, recompute: [none, full]"
@@ -78,11 +78,7 @@ def test_one_source_is_asked_for() -> None:
             read_run(instance_of(), arguments, stated=stated)
 
 
-@refusals("order")
-def test_refused_order(text: str, message: str) -> None:
-    with pytest.raises(PlanError) as caught:
-        named_order(instance_of(), text)
-    assert str(caught.value) == message
+test_refused_order = check_refusals("order", lambda text: named_order(instance_of(), text))
 
 
 def folder(path: Path, **changes: tuple[str, str]) -> Path:

@@ -12,14 +12,15 @@ from solver.evaluate.read import read_run
 from solver.evaluate.run_plan import space_of
 from tests.export_cases import instance_of
 from tests.recorded import as_recorded, digest
-from tests.refusals import refusals
+from tests.refusals import check_refusals
 
 
-@refusals("runs")
-def test_refused_degrees(text: str, message: str) -> None:
-    with pytest.raises(PlanError) as caught:
-        predicted(read_run(instance_of(), stated=text))
-    assert str(caught.value) == message
+def stated(text: str) -> object:
+    """The prediction of degrees in words."""
+    return predicted(read_run(instance_of(), stated=text))
+
+
+test_refused_degrees = check_refusals("runs", stated)
 
 
 def test_bug_no_size_of_micro_batches_shares_a_batch_among_these_replicas() -> None:

@@ -73,6 +73,11 @@ def test_words_are_the_recorded_ones() -> None:
         coverage, merging = Coverage(sizes, faults, 40), consecutive_for_merging(sizes[0], faults)
         rebuilt = [worst_rebuilt(sizes, faults, range(9, n)) for n in (9, 10, 13, 16)]
         words = [list(proof(sizes, faults)), list(ways(sizes, faults, range(1, 15)))]
+        again = [
+            [pipelines_rebuilt(coverage, p, p[0]) for p in partitions(coverage.sizes, n)]
+            for n in (6, 9, 12)
+        ]
+        figures[f"{sizes} {faults} rebuilt"] = again
         figures[f"{sizes} {faults}"] = [*words, list(coverage.gaps(1)), list(merging), rebuilt]
     as_recorded("coverage", figures)
     assert worst_rebuilt((3, 4), 1, range(9, 10)) == 3

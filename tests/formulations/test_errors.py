@@ -18,6 +18,7 @@ def test_errors_are_told_once_by_line_and_column() -> None:
     assert places == ["f:9:3 x", "f:9:20 x", "f:10:1 x", "--nodes"]
     assert several.where == "f:9:3 x"
     many = joined(at(line) for line in range(1, MOST_LINES + 3))
+    assert len(joined(at(line) for line in range(MOST_LINES)).lines) == MOST_LINES
     assert (len(many.lines), many.lines[-1]) == (MOST_LINES + 1, "and 2 more")
 
 

@@ -20,6 +20,8 @@ def test_limits_of_a_problem() -> None:
     assert (PROBLEM.earliest_ns, PROBLEM.latest_ns, PROBLEM.has_exchange) == (10, 40, True)
     few = InstantiationProblem((PAIR, MIXED), (5, 2), faults=0, micro_batches=1)
     assert (few.most(0), few.most_pipelines) == (1, 1)
+    larger = InstantiationProblem((PAIR, PipelineKind((3, 0), (1,))), (5, 2), 0, 6)
+    assert larger.most_pipelines == 3  # of 7 nodes two each
     assert not InstantiationProblem((MIXED,), (5, 2), 0, 6).has_exchange
 
 

@@ -11,7 +11,7 @@ from formulations.plan import (
     uniform_degrees,
 )
 from tests.export_cases import WHOLE_EXPERTS, instance_of, plan_of
-from tests.recorded import as_recorded
+from tests.recorded import as_recorded, digest
 
 INSTANCE = instance_of()  #: a node of four GPUs and two of two
 PLAIN = plan_of(INSTANCE).config  #: two replicas of four stages, of one GPU each
@@ -54,11 +54,12 @@ def test_what_ranks_have_is_recorded() -> None:
         figures[name] = [*map(list, (grid, shape, flags)), kept, stages, used]
     three = (Degrees(tp=1, parts=3), Degrees(tp=2))
     for name, degrees in {"two": uniform_degrees(INSTANCE, 2), "three": three}.items():
-        slots = slots_of_order(INSTANCE, degrees, [1, 0])
+        slots = slots_of_order(INSTANCE, degrees, [1, 0, 1])
         figures[name] = [[slot.node, *slot.gpus] for slot in slots]
         figures[f"{name} GPUs"] = num_gpus(INSTANCE, PLAIN.but(degrees=degrees))
     # 1 x 3 of the node of four, and all of the two nodes of two
     assert num_gpus(INSTANCE, PLAIN.but(degrees=three)) == 3 + 4
+    figures["whole"] = digest(plan_of(INSTANCE).replicas)
     as_recorded("plan", figures)
     assert PLAIN.but(zero=1).own_states(7, 0) == 4
     assert PLAIN.but(degrees=()).has_copies  # taken for granted

@@ -45,6 +45,10 @@ def test_times_are_the_recorded_ones() -> None:
     figures: dict[str, object] = {}
     for seed in range(8):
         instance = zoned(random_instance(seed), seed) if seed % 2 else random_instance(seed)
+        late = ({"latency_s": 1e-5 * (j + 1)} for j in range(9))
+        pairs = zip(instance.cluster.groups, late, strict=False)
+        groups = tuple(group.but(inter_node=latency) for group, latency in pairs)
+        instance = instance.but(cluster={"groups": groups})
         nodes, links = len(instance.cluster.node_names), Links(instance.cluster)
         sizes = layer_state_bytes(instance.workload)
         rng = random.Random(seed)

@@ -4,7 +4,10 @@ import pytest
 
 from formulations.instance.catalogue import overlap_catalogue
 from formulations.instance.search import Overlap, SearchSpace, plain_schedules
+from tests.instance.resolved import broken
 from tests.instance_texts import MINIMAL, parsed
+
+test_lines = broken("zero", "schedule", "overlap", "interleaved")
 
 
 @pytest.mark.parametrize(

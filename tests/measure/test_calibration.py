@@ -10,19 +10,9 @@ from formulations.instance.load import load_instance, parse_instance
 from solver.measure.calibration import Factors, MeasuredStep, fit
 from solver.measure.steps_file import read_steps
 from tests.command_line import output, run
+from tests.conftest import ROOT
 
-INSTANCE = """
-name: small
-workload:
-  sizes: {hidden_size: 1024, layers: 12, heads: 16, vocabulary_size: 50257}
-  sequence_length: 1024
-  global_batch: 32
-  precision: fp16
-cluster:
-  groups:
-    - {name: node, gpu: A100-80, gpus_per_node: 8, nodes: 1}
-search: {recompute: none, zero: 0}
-"""
+INSTANCE = (ROOT / "tests" / "data" / "measured_node.txt").read_text(encoding="utf-8")
 HEADING = "tensor_parallel,data_parallel,pipeline_parallel,micro_batch,seconds"
 DEGREES = ("1,8,1,1", "1,4,2,1", "1,2,4,1", "2,4,1,1", "2,2,2,1", "2,1,4,1", "1,8,1,2")
 

@@ -18,26 +18,12 @@ from solver.setup.machines import (
     slurm_machines,
 )
 from tests.command_line import run
+from tests.conftest import ROOT
 from tests.recorded import as_recorded
 from tests.refusals import refusals
 
+DATA = ROOT / "tests" / "data"
 KNOWN = tuple(gpu_catalogue())
-
-SCONTROL = """NodeName=gpu01 Arch=x86_64 CoresPerSocket=32
-   Gres=gpu:h100:8(S:0-1)
-   State=IDLE ThreadsPerCore=1
-NodeName=gpu02 Arch=x86_64
-   Gres=gpu:h100:8
-   State=MIXED+DRAIN
-NodeName=old[1] Gres=gpu:rtx3090:4 State=ALLOCATED
-NodeName=login Gres=(null) State=IDLE
-"""
-SINFO = """NODELIST GRES STATE
-gpu[01-03,07] gpu:nvidia_a100_80gb:8(S:0-1) mixed
-old1,old2 gpu:rtx3090:4 idle
-gpu[01-03] gpu:nvidia_a100_80gb:8(S:0-1) mixed
-gpu08 gpu:nvidia_a100_80gb:8 drained*
-"""
 
 
 @refusals("gpu_names")
@@ -59,13 +45,11 @@ def test_other_forms_are_refused(text: str, message: str) -> None:
     assert str(caught.value) == message.replace("{gpus}", ", ".join(KNOWN))
 
 
-def test_slurm_nodes_that_work_are_counted(tmp_path: Path) -> None:
+def test_slurm_nodes_that_work_are_counted() -> None:
     """By scontrol and by sinfo: each once, none that is down or drained, none without GPUs."""
-    path = tmp_path / "nodes.txt"
-    path.write_text(SCONTROL, encoding="utf-8")
-    assert slurm_machines(path, KNOWN) == [Machines(1, 8, "H100"), Machines(1, 4, "RTX-3090")]
-    path.write_text(SINFO, encoding="utf-8")
-    assert slurm_machines(path, KNOWN) == [Machines(4, 8, "A100-80"), Machines(2, 4, "RTX-3090")]
+    told = [slurm_machines(DATA / name, KNOWN) for name in ("scontrol.txt", "sinfo.txt")]
+    assert told[0] == [Machines(1, 8, "H100"), Machines(1, 4, "RTX-3090")]
+    assert told[1] == [Machines(4, 8, "A100-80"), Machines(2, 4, "RTX-3090")]
 
 
 @refusals("slurm")
