@@ -18,7 +18,6 @@ from tests.oracles.agreement import pages_suffice
 from tests.random_configs import slower
 from tests.recorded import as_recorded, summary
 from tests.seeds import few_and_many
-from tests.small_instances import plain_config
 
 test_pages_suffice = pages_suffice(5, 12, 46)
 
@@ -36,19 +35,6 @@ def test_costs_are_the_recorded_ones() -> None:
 
 
 SCALE = 1 << 18  # times of the slowest instances stay within the longest step
-
-
-def test_rounding_by_hand() -> None:
-    """One stage of 3 layers, then two of 5 with ZeRO, then ZB-H1 on two stages of 4."""
-    # one micro-batch: F and B of 3 + 1 figures, sync 8, embedding 1, optimizer 3
-    assert rounding_error_ns(plain_config((1,)), 3, 1) == 2 * (3 + 1) + (2 * 3 + 2) + 1 + 3
-    # 3 micro-batches: 8 operations of 4 + 1 figures, two times 10, 1, 4
-    zero = plain_config((1,), pp=2, zero=1)
-    assert rounding_error_ns(zero, 5, 3) == 2 * (3 + 1) * (4 + 1) + 2 * (2 * 4 + 2) + 1 + 4
-    # F0 B0 F1 B1 of the last stage, one F before, W0 W1 behind: 7 levels, each of 2 (4 - 2 + 1)
-    # figures and a transfer; then 2 x 3 + 2 for the sync, 1 for tied embeddings, 3 at the end
-    split = plain_config((2,), pp=2, schedule="zb-h1")
-    assert rounding_error_ns(split, 4, 2) == 7 * 7 + 8 + 1 + 3
 
 
 def slowed(instance: Instance) -> Instance:

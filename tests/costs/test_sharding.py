@@ -64,6 +64,6 @@ def test_exchanges_are_the_recorded_ones() -> None:
     sizes = np.array([[4, 8, 4, 9], [2, 4, 2, 9], [4, 8, 4, 9]])
     whole = [instance.but(search={"scatter_gather": split}) for split in (True, False)]
     lanes = [message_lanes(each, degrees[0], 4) for each in whole]
-    masks = [mask.tolist() for mask in layers_alike(unlike, sizes)]
-    figures["lanes"] = [widest_group(unlike), lanes, masks]
+    alike = [mask.tolist() for mask in layers_alike(unlike, sizes)]
+    figures["lanes"] = [widest_group(unlike), lanes, alike]
     as_recorded("sharding", figures)

@@ -12,7 +12,6 @@ from solver.evaluate.launched import Launched
 from solver.evaluate.megatron_flags import Flag, read_flags
 from solver.evaluate.megatron_run import launched
 from solver.evaluate.run_plan import planned
-from solver.export import megatron
 from solver.export.job import Job
 from tests.conftest import ROOT
 from tests.export_cases import WHOLE_EXPERTS, instance_of
@@ -83,15 +82,6 @@ def test_ranks_are_megatrons(reference: Path) -> None:
                 place = tuple(getattr(rank, one) for one in others)
                 groups.setdefault(place, []).append(rank.rank)
             assert sorted(groups.values()) == sorted(case["groups"][name])
-
-
-def test_experts_that_tensor_groups_do_not_split() -> None:
-    """As exported: four GPUs share them, two of each tensor group; the tensor degree is no news."""
-    job = WHOLE_EXPERTS
-    run = read(megatron.files(job)[megatron.ARGUMENTS], job.instance)
-    assert planned(job.instance, run, (1, 0, 1)).config == job.config
-    assert read(f"{TP} 2 {EXPERT_TP} 2", job.instance).etp is None
-    assert read(f"{TP} 2 {EXPERT_TP} 1").etp is None  # a model without experts
 
 
 TWELVE = with_nodes(1, 12).but(workload={"kv_heads": 12})

@@ -2,17 +2,12 @@
 
 from pathlib import Path
 
-import pytest
-
-from formulations.errors import InstanceError
 from formulations.instance import Cluster
 from formulations.instance.catalogue import gpu_catalogue
-from formulations.instance.huggingface import sizes_from_config
 from formulations.instance.resolve_workload import (
     config_name,
     flash_obstacle,
     flash_remedy,
-    from_config,
     has_flash,
 )
 from formulations.instance.workload import PRECISIONS, Workload
@@ -57,23 +52,6 @@ def test_what_is_written_goes_before_the_catalogue(tmp_path: Path) -> None:
     read = workload_of("huggingface: model/config.json, sequence_length: 1024, global_batch: 8")
     assert (read.name, len(read.layers), read.parameters) == ("model", 14, 124_439_808)
     assert config_name(Path("/m/llama.json")) == "llama"
-
-
-@pytest.mark.parametrize(
-    ("data", "line"),
-    [
-        (b"[" * 100_000, "config.json:1:1: "),
-        (b'{"n_layer": ' + b"9" * 5000 + b"}", "config.json:1:1: "),
-        (b'{"model_type": "\xff"}', "config.json:1:17: byte 0xff; "),
-    ],
-)
-def test_odd_config_gives_one_line(data: bytes, line: str, tmp_path: Path) -> None:
-    """A config.json that no JSON parser takes is named in one line, without a place to refer to."""
-    (tmp_path / "config.json").write_bytes(data)
-    with pytest.raises(InstanceError) as caught:
-        from_config(tmp_path / "config.json", sizes_from_config)
-    assert str(caught.value).startswith(f"{tmp_path}/{line}")
-    assert str(caught.value).isprintable()
 
 
 def test_who_has_flash_attention_is_recorded() -> None:

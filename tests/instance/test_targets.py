@@ -11,8 +11,6 @@ from formulations.instance.targets import (
     LAUNCHERS,
     TARGETS,
     Demands,
-    Launcher,
-    Rule,
     Target,
     chain_of,
     launchers,
@@ -79,13 +77,3 @@ def test_rules_are_for_fields_and_keep_a_default(name: Target) -> None:
         values = value if isinstance(value, tuple) else [value]
         assert value is None or isinstance(value, str) or any(v in rule.allowed for v in values)
     assert TARGETS["any"].search == {} == TARGETS["any"].workload
-
-
-def test_rules_keep_what_they_allow() -> None:
-    """Of a list what can run, else the first that can; some hold only where stages are unlike."""
-    rules = {"recompute": Rule(("none",), "why"), "zero": Rule((1, 2), "why")}
-    launcher = Launcher("x", rules, free_if_alike=("recompute",))
-    assert [rules["zero"].kept(value) for value in ((2, 3, 1), (3,), 2, 3)] == [(2, 1), (1,), 2, 1]
-    assert (list(launcher.rules("plan")), list(launcher.rules("stage"))) == (["zero"], [*rules])
-    assert launcher.kept(SearchFile(zero=(0, 1))) == {"recompute": ("none",), "zero": (1,)}
-    assert [launcher.allows("zero", zero) for zero in (0, 1)] == [False, True]
