@@ -22,6 +22,7 @@ from solver.plan_figures import costs_of, plan_of
 from solver.report.layout import Lines
 from solver.report.quantities import counted, money, percent, significant, size_text, time_text
 from solver.simulate import step_time_ns
+from solver.uncertainty import step_estimate
 
 _FIGURES = {
     "peak": "peaks",
@@ -204,10 +205,16 @@ def _kind_text(evidence: Evidence) -> str:
 
 
 def calibration_lines(document: PlanDocument) -> Lines:
-    """By what measured steps correct the layer times of a plan, and the error to expect."""
+    """By what measured steps correct the layer times of a plan, and the error to expect.
+
+    Of measured layers no error is known: nothing is said.
+    """
     calibration, config = document.instance.calibration, document.config
-    if calibration is None or config is None:
+    if config is None or (calibration is None and document.instance.profile is not None):
         return []
+    if calibration is None:
+        bar = f"{100 * step_estimate(document.instance, plan_of(document)).bar:.2g} %"
+        return [("error", f"80 % of such steps lie within {bar}; none measured on these nodes")]
     error, where = calibration.expected_error, []
     for group, used, degrees in zip(
         document.instance.cluster.groups, config.nodes_used, config.degrees, strict=True
