@@ -102,6 +102,8 @@ def megatron_plan(instance: Instance, fields: Mapping[str, Any]) -> Plan | None:
 #: together; of one kernel shape's own. Those of 780 published steps on A100 (vTrain, MICRO 2024)
 #: and our analytic model: 0.02, 0.4, 0.15.
 NOISE, COMMON, OWN = 0.02, 0.5, 0.15
+#: Of a measured step on several nodes, whose traffic no factor of layers describes.
+NETWORK_NOISE = 0.3
 DIFFERENCE = 1e-3
 MOST_ROUNDS = 4
 CLOSE = 1e-4
@@ -184,8 +186,10 @@ def _most_probable(tangents: Sequence[Tangent]) -> Fit:
         row = np.zeros(size)
         for start in (column[kernels.gpu], column[kernels]):
             row[start : start + 2] = tangent.slopes
-        precision += np.outer(row, row) / NOISE**2
-        right += row * (log(tangent.step.measured_s) - tangent.log_time(NEUTRAL)) / NOISE**2
+        several = tangent.step.instance.cluster.groups[0].nodes > 1
+        noise = NETWORK_NOISE if several else NOISE
+        precision += np.outer(row, row) / noise**2
+        right += row * (log(tangent.step.measured_s) - tangent.log_time(NEUTRAL)) / noise**2
     x = np.linalg.solve(precision, right)
 
     def found(*keys: str | Kernels) -> Factors:
@@ -211,7 +215,33 @@ def fit(steps: Iterable[MeasuredStep]) -> Fit:
         last = next_fit
         if moved < CLOSE:
             break
-    return last
+    return _kept(last)
+
+
+def _kept(full: Fit) -> Fit:
+    """Per GPU type the fit, its common factors alone, or none: what meets steps left out best.
+
+    Of few steps that scatter by more than NOISE, factors of their own would make others worse. Of
+    one step alone nothing can be said, and its factors are kept.
+    """
+    by_kernels, common = dict(full.by_kernels), dict(full.common)
+    for gpu, shared in full.common.items():
+        tangents = [each for each in full.tangents if each.step.kernels.gpu == gpu]
+        if len(tangents) < 2:
+            continue
+        errors = np.zeros(3)
+        for i, tangent in enumerate(tangents):
+            rest, kernels = (
+                _most_probable([*tangents[:i], *tangents[i + 1 :]]),
+                tangent.step.kernels,
+            )
+            for j, factors in enumerate((rest.factors(kernels), rest.common[gpu], NEUTRAL)):
+                errors[j] += abs(tangent.log_time(factors) - log(tangent.step.measured_s))
+        if choice := int(errors.argmin()):
+            common[gpu] = shared if choice == 1 else NEUTRAL
+            alike = (kernels for kernels in by_kernels if kernels.gpu == gpu)
+            by_kernels |= dict.fromkeys(alike, common[gpu])
+    return Fit(by_kernels, common, full.tangents)
 
 
 @dataclass(frozen=True)

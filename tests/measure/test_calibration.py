@@ -75,3 +75,14 @@ def test_calibrated_plans_say_so(tmp_path: Path) -> None:
     assert run("verify", plan)[0] == 0
     code, _, error = run("calibrate", out, "--measured", steps, "--out", tmp_path / "twice.yaml")
     assert (code, error.count("\n"), "a calibration already" in error) == (2, 1, True)
+
+
+def test_factors_that_meet_no_other_step_are_dropped(planned: Instance, tmp_path: Path) -> None:
+    """Steps of one shape, a third too long and as much too short: no factor helps the others."""
+    modelled = _rows(planned, tmp_path / "a.csv", [f"{degrees},0.8" for degrees in DEGREES])
+    lines = [
+        f"{degrees},{step.predicted_s() * factor:.9f}"
+        for degrees, step, factor in zip(DEGREES, modelled, (1.3, 0.77) * 4, strict=False)
+    ]
+    dropped = fit(_rows(planned, tmp_path / "steps.csv", lines))
+    assert set(dropped.by_kernels.values()) == {Factors(0.0, 0.0)}
