@@ -10,7 +10,7 @@ folder of steps.
 """
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from formulations.costs.layer_factors import ASSUMED, COMMON, KernelShape, posterior
+from formulations.costs.layer_factors import ASSUMED, COMMON, Floats, KernelShape, posterior
 from formulations.costs.plan_costs import plan_costs, plan_tables
 from formulations.instance import GpuType, Instance
 from formulations.plan import GRADIENTS_SPLIT, Configuration, Plan
@@ -55,7 +55,7 @@ class StepEstimate:
     @cached_property
     def deviation(self) -> float:
         """Standard deviation of the logarithm."""
-        return sqrt(_variance(self.instance, self.shares) + TOGETHER**2 + CONFIGURATION**2)
+        return sqrt(covariance([self])[0, 0])
 
     @property
     def bar(self) -> float:
@@ -64,10 +64,9 @@ class StepEstimate:
 
     def deviation_from(self, other: "StepEstimate") -> float:
         """Standard deviation of the difference of both plans' logarithms; of one instance."""
-        slopes = Counter(self.shares)
-        slopes.subtract(Counter(other.shares))
-        apart = 2 * CONFIGURATION**2 * (self.config != other.config)
-        return sqrt(max(0.0, _variance(self.instance, slopes)) + apart)
+        joint = covariance([self, other])
+        shared = 2 * CONFIGURATION**2 * (self.config == other.config)
+        return sqrt(max(0.0, joint[0, 0] - 2 * joint[0, 1] + joint[1, 1] - shared))
 
 
 def step_estimate(instance: Instance, plan: Plan) -> StepEstimate:
@@ -104,21 +103,27 @@ def step_estimate(instance: Instance, plan: Plan) -> StepEstimate:
     return StepEstimate(instance, plan.config, log(step.step_time_ns / 1e9), shares)
 
 
-def _variance(instance: Instance, slopes: Mapping[Term, float]) -> float:
-    """Variance s' C s of slopes in log factors, GPU types independent of each other."""
+def covariance(estimates: Sequence[StepEstimate]) -> Floats:
+    """[plan, plan] of the logarithms of step times, of plans of one instance: S C S', and TOGETHER.
+
+    Every configuration is off by CONFIGURATION, by itself. GPU types are independent of each other.
+    """
+    instance = estimates[0].instance
+    terms = list(dict.fromkeys(term for estimate in estimates for term in estimate.shares))
+    shares = np.array([[each.shares.get(term, 0.0) for term in terms] for each in estimates])
     deviations = {"ends": ENDS, "traffic": TRAFFIC, "update": UPDATE}
     deviations |= {"experts": EXPERTS, "sharding": SHARDING}
-    variance = sum(
-        (slope * deviations[term.kind]) ** 2 for term, slope in slopes.items() if not term.shape
-    )
+    factors: Floats = np.diag([deviations.get(term.kind, 0.0) ** 2 for term in terms])
     types = {group.gpu.name: group.gpu for group in instance.cluster.groups}
     for name, gpu in types.items():
-        of_type = {term.shape: s for term, s in slopes.items() if term.gpu == name and term.shape}
+        of_type = {i: term.shape for i, term in enumerate(terms) if term.gpu == name and term.shape}
         if of_type:
-            s = np.array(list(of_type.values()))
-            _, covariance = posterior({}, list(of_type), common_deviation(instance, gpu))
-            variance += float(s @ covariance @ s)
-    return variance
+            rows = list(of_type)
+            shapes, common = list(of_type.values()), common_deviation(instance, gpu)
+            factors[np.ix_(rows, rows)] = posterior({}, shapes, common)[1]
+    by_itself = CONFIGURATION**2 * np.eye(len(estimates))
+    joint: Floats = shares @ factors @ shares.T + by_itself + TOGETHER**2
+    return joint
 
 
 def common_deviation(instance: Instance, gpu: GpuType) -> float:
