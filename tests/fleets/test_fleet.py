@@ -4,6 +4,7 @@ from statistics import pvariance
 
 import pytest
 
+from formulations.errors import PlanError
 from solver.fleet_document import FleetDocument
 from solver.fleets.fleet import next_fleet, start_fleet, step_of_all_nodes_ns
 from solver.fleets.recovery import Horizon, RecoveryError
@@ -72,7 +73,7 @@ def test_a_fleet_that_goes_on_is_verified() -> None:
 
 def test_fleets_are_the_recorded_ones() -> None:
     """First ones, then with nodes lost, and one of them back."""
-    figures = {}
+    figures: dict[str, object] = {}
     for nodes, sizes in ((7, range(2, 4)), (7, range(3, 4)), (5, range(1, 3))):
         fleet = start_fleet(fleet_instance(nodes), even_designs(sizes), 1)
         lost = [fleet.pipelines[0].nodes[0], "a-3"]
@@ -83,6 +84,10 @@ def test_fleets_are_the_recorded_ones() -> None:
             past = one.recovery
             moved = past and [past.steps, past.steps_bound, past.transfer_s, len(past.copies)]
             figures[f"{nodes} {sizes} {n}"] = [*seats, *rest, moved, step_of_all_nodes_ns(one)]
+    for nodes in (8, 9):
+        with pytest.raises(PlanError) as caught:
+            next_fleet(start_fleet(fleet_instance(nodes), DESIGNS, 1), ["b"], [], HOUR)
+        figures[f"unknown of {nodes}"] = str(caught.value)
     as_recorded("fleet", figures)
 
 

@@ -109,18 +109,6 @@ def test_bug_presolve_lost_the_optimum_of_long_steps() -> None:
     assert best_step(problem) == solved(problem, CPSAT) == 66_000_000_001
 
 
-def test_seven_nodes() -> None:
-    """Two nodes take 30 a micro-batch, three 20; 7 nodes make 2 + 2 + 3 alone.
-
-    14 micro-batches: 4 + 4 + 6 take 120 each.
-    """
-    kinds = tuple(
-        PipelineKind((n,), tuple(m * each for m in range(1, 15))) for n, each in ((2, 30), (3, 20))
-    )
-    problem = InstantiationProblem(kinds, available=(7,), faults=1, micro_batches=14)
-    assert instantiate(problem) == Instantiation(((4, 4), (6,)))
-
-
 def test_more_mixes_than_memory_holds_are_refused() -> None:
     """500 nodes in each of three groups, up to 1,500 pipelines: 501^3 x 1,501 entries."""
     kinds = (PipelineKind((1, 0, 0), range(9, 18_009, 9), [0] * 2000),)

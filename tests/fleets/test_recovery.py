@@ -151,6 +151,23 @@ def test_no_fleet_trains_more_than_the_bound() -> None:
     as_recorded("recovery", figures)
 
 
+@pytest.mark.parametrize("work", [0, 300_000])
+def test_recoveries_of_larger_fleets_are_the_recorded_ones(
+    work: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two nodes of up to ten lost, one back; however many fleets are given nodes."""
+    monkeypatch.setattr(recovery, "ASSIGNMENT_WORK", work)
+    figures = {}
+    for seed in range(10):
+        case = Case(seed, [(1, 0), (2, 0), (3, 0), (1, 1), (0, 2)], cluster(7, 3))
+        old, horizon = case.recover([], range(1, 10), 1), Horizon(30 * 10**9, 10**8)
+        after = case.recover(old.pipelines, [0, 1, *range(4 + seed % 3, 10)], 1, horizon)
+        seats = [[*one.nodes, one.micro_batches] for one in after.pipelines]
+        rest = [after.goes_on, after.faults, after.step_ns, after.assignment.transfer_ns]
+        figures[f"{seed} {work}"] = [float(after.steps), float(after.bound), *rest, *seats]
+    as_recorded("recovery", figures)
+
+
 @pytest.mark.parametrize("looks", [0, 1, 3])
 def test_out_of_time_the_best_so_far_has_a_bound(
     looks: int, monkeypatch: pytest.MonkeyPatch

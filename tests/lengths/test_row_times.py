@@ -1,13 +1,26 @@
 """Promises of formulations.lengths.row_times: the least a l^2 + b l + c above what is known."""
 
+from itertools import permutations
 from random import Random
 
 import pytest
 
 from formulations.lengths.problem import RowTime
-from formulations.lengths.row_times import Point, RowCosts, instance_of_time, upper_fit
+from formulations.lengths.row_times import (
+    Point,
+    RowCosts,
+    instance_of_time,
+    lengths_of,
+    longest_row,
+    measured_problem,
+    measured_rows,
+    plan_name,
+    row_multiple,
+    upper_fit,
+)
 from tests.hand_made import uniform_plans
 from tests.mixed_rows import small
+from tests.recorded import as_recorded, digest
 
 
 def factors(curve: RowTime) -> tuple[float, float, float]:
@@ -47,21 +60,52 @@ def test_no_point_is_above_the_curve(seed: int) -> None:
 
 
 @pytest.mark.parametrize("rows", ["packed", "padded"])
-def test_times_of_rows_are_worked_out_by_sequences(
-    rows: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A row of one sequence takes t^2 / 2 + 100 t + 7000 ns, of n short ones 100 n t + 7000."""
-    instance = small(**{"count: 2}]": f"count: 2}}]\n  rows: {rows}"})
-    costs = RowCosts(instance, next(iter(uniform_plans(instance_of_time(instance)))))
+def test_times_of_rows_are_the_recorded_ones(rows: str) -> None:
+    """Of every plan with all micro-batches alike, as a strategy; how long rows may be."""
+    instance = instance_of_time(small(**{"count: 2}]": f"count: 2}}]\n  rows: {rows}"}))
+    figures: dict[str, object] = {}
+    for n, plan in enumerate(uniform_plans(instance)):
+        costs = RowCosts(instance, plan)
+        made = costs.strategy(plan_name(plan), [4096 - 512 * (n % 3)] * plan.config.dp)
+        curves = [replica.time for replica in made.strategy.replicas]
+        factors_of = [round(factor, 4) for curve in curves for factor in factors(curve)[:2]]
+        fixed = [[curve.per_row_ns // 1000, *curve.rows_ns] for curve in curves]
+        once = [made.strategy.visit_ns, made.strategy.anchor_ns, round(made.above, 6)]
+        slowest = [costs.slowest_ns(2048, 2), costs.fits(8192, 0), row_multiple(plan.config)]
+        longest = [longest_row(instance, plan.config, m.__ge__) for m in (1, 5000)]
+        figures[f"{n} {rows}"] = [made.strategy.name, *once, *slowest, longest, factors_of, fixed]
+    as_recorded("row_times", figures)
 
-    def slowest_ns(tokens: int, sequences: int = 1) -> list[int]:
-        square = tokens * tokens // 2 if sequences == 1 else 0
-        return [square + 100 * sequences * tokens + 7000]
 
-    monkeypatch.setattr(costs, "slowest_ns", slowest_ns)
-    curve, above = costs.row_time(0, 4096)
-    assert above < 1e-6
-    if rows == "padded":
-        assert curve == RowTime(rows_ns=tuple((n, slowest_ns(n)[0]) for n in (512, 2048)))
-    else:
-        assert factors(curve) == pytest.approx((0.5, 100, 7000), rel=1e-3)
+MEASURED = """
+  strategies:
+    - {name: long, data_parallel: 1, tensor_parallel: 4, pipeline_parallel: 1, longest_row: 8064,
+       row_times: {4096: 180 ms}, per_visit: 1 ms, per_step: 2 ms}
+    - {name: full, data_parallel: 1, tensor_parallel: 1, pipeline_parallel: 4, longest_row: 8064,
+       row_times: {8000: 410 ms}}
+    - {name: curved, data_parallel: 2, tensor_parallel: 2, pipeline_parallel: 1, longest_row: 8064,
+       row_times: {1024: 25 ms, 4096: 130 ms, 8000: 400 ms}}
+    - {name: short, data_parallel: 4, tensor_parallel: 1, pipeline_parallel: 1,
+       class_times: {512: 8.6 s, 2048: 4.1 s}}
+  switching:
+"""
+
+
+def test_measured_strategies_are_the_recorded_ones() -> None:
+    """Rows of which one was measured, shorter than the longest sequence and as long; classes."""
+    names = ("long", "full", "curved", "short")
+    switches = [
+        f"    - {{leave: {a}, enter: {b}, parameters: {i + 1} ms, gradients: {j + 1} s}}\n"
+        for (i, a), (j, b) in permutations(enumerate(names), 2)
+    ]
+    instance = small(**{"count: 2}]": f"count: 2}}]{MEASURED}{''.join(switches)}"})
+    mixed, above = measured_problem(instance)
+    figures: dict[str, object] = {"measured switches": digest(mixed.switching)}
+    for strategy, share, measured in zip(
+        mixed.strategies, above, lengths_of(instance).strategies, strict=True
+    ):
+        rows = measured_rows(instance, measured) if measured.row_times else []
+        curves = [[f"{f:.6g}" for f in factors(replica.time)] for replica in strategy.replicas]
+        once = [strategy.visit_ns, strategy.anchor_ns, *strategy.atoms_ns, round(share, 6)]
+        figures[f"measured {strategy.name}"] = [strategy.dp, rows, curves, once]
+    as_recorded("row_times", figures)

@@ -8,61 +8,8 @@ from formulations.errors import PlannerError
 from formulations.lengths.problem import Atom, Replica, Rows, RowTime, Strategy
 from formulations.lengths.strategy_time import NEVER, StrategyTimes, strategy_times
 from tests.mixed_lengths import random_mixed, set_ns
+from tests.recorded import as_recorded, digest
 from tests.seeds import few_and_many
-
-
-def test_times_of_a_measured_strategy_add_up() -> None:
-    """5 and 7 ns and 3 for the visit; a class that was not measured it does not run."""
-    strategy = Strategy("measured", (), visit_ns=3, atoms_ns=(5, 7, None))
-    times = StrategyTimes(strategy, (Atom(1, 2), Atom(2, 2), Atom(3, 2)), "packed")
-    assert [times.of_set(atoms) for atoms in ((0,), (0, 1), (2,), (0, 2))] == [8, 15, None, None]
-    assert times.of_intervals()[0].tolist() == [NEVER, 8, 15, NEVER]
-    assert times.undivided((0, 1)) == []
-
-
-def test_parts_and_lengths_that_decide_by_hand() -> None:
-    """Of 100 tokens a ns each, 4 replicas to 1 three times as slow share 4 x 3 to 1.
-
-    4 sequences of 100 on a fast and a slow one: 3 and 1, 300 ns. 12288 and 4096 of 16384 parts.
-    One more sequence of 700 tokens takes 700 alone, more than its share: it decides.
-    """
-    fast, slow = (Replica(1, 1000, RowTime(0.0, price, 0)) for price in (1.0, 3.0))
-    times = StrategyTimes(Strategy("unlike", (fast, slow)), (Atom(100, 4), Atom(700, 1)), "packed")
-    assert times.of_set((0,)) == 300
-    assert times.parts((0,), 300) == [12288, 4096]
-    assert times.undivided((0, 1)) == []  # 1100 / (1 + 1 / 3) = 825 ns is more than 700
-    few = StrategyTimes(Strategy("unlike", (fast, slow)), (Atom(100, 1), Atom(700, 1)), "packed")
-    assert few.undivided((0, 1)) == [1]  # 700 on the fast one; 800 / (1 + 1 / 3) is 600
-    like = StrategyTimes(Strategy("like", (fast, fast)), (Atom(100, 4), Atom(700, 1)), "packed")
-    assert like.of_set((0, 1)) == 700
-    assert like.undivided((0, 1)) == [1]
-
-
-@pytest.mark.parametrize(
-    ("replicas", "stages", "rows", "counts", "time_ns"),
-    [
-        # 10 tokens: 120 ns, 40: 1680 ns; work 2160, half of it 1080, but the longest alone takes
-        # 1680; 80 tokens are 1 row on each: 7; the longest row is the one of 40 tokens, 1687 (four
-        # of 10: 487), two of them fill.
-        (2, 3, "packed", (4, 1), 1680 + 7 + 2 * 1687),
-        # A row of 10 tokens takes 127 ns, of 40 1687: half of 2195 is 1098, the longest alone 1687.
-        (2, 3, "padded", (4, 1), 1687 + 2 * 1687),
-        # Of ten rows of 10 and four of 40 the half, 4009 ns, is more than two long rows.
-        (2, 3, "padded", (10, 4), 4009 + 2 * 1687),
-        # One sequence takes as long on four replicas as on one, and three of them on two as two do.
-        # As a share of the work it was a fourth.
-        (4, 1, "packed", (0, 1), 1680 + 7),
-        (2, 1, "packed", (0, 3), 2 * 1680 + 2 * 7),
-    ],
-)
-def test_bug_sequences_are_not_divided(
-    replicas: int, stages: int, rows: Rows, counts: tuple[int, int], time_ns: int
-) -> None:
-    """Sequences of 10 and of 40 tokens, in rows of 40, by hand."""
-    time = RowTime(per_square_ns=1.0, per_token_ns=2.0, per_row_ns=7)
-    strategy = Strategy("alike", (Replica(stages, 40, time),) * replicas)
-    atoms = [Atom(n, count) for n, count in zip((10, 40), counts, strict=True) if count]
-    assert StrategyTimes(strategy, atoms, rows).of_set(range(len(atoms))) == time_ns
 
 
 @pytest.mark.parametrize("rows", ["packed", "padded"])
@@ -80,6 +27,54 @@ def test_times_are_those_by_definition(seeds: range, rows: Rows) -> None:
             for i, j in combinations(range(len(known) + 1), 2):
                 expected = set_ns(mixed, q, range(i, j))
                 assert intervals[i, j] == (NEVER if expected is None else expected)
+
+
+def test_parts_and_lengths_that_decide_are_the_recorded_ones() -> None:
+    figures: dict[str, object] = {}
+    for seed in range(40):
+        mixed = random_mixed(seed, rows="padded" if seed % 3 == 0 else "packed")
+        shared: list[object] = []
+        for times in strategy_times(mixed):
+            for atoms in combinations(range(len(mixed.atoms)), 2):
+                if (time_ns := times.of_set(atoms)) is not None:
+                    shared += [times.parts(atoms, time_ns - k) for k in (0, 1, time_ns // 3)]
+                    shared.append(times.undivided(atoms))
+        figures[str(seed)] = digest(shared)
+    as_recorded("strategy_time", figures)
+
+
+def test_parts_and_lengths_that_decide_by_hand() -> None:
+    """Of 100 tokens a ns each, 4 replicas to 1 three times as slow share 4 x 3 to 1.
+
+    4 sequences of 100 on a fast and a slow one: 3 and 1, 300 ns. 12288 and 4096 of 16384 parts.
+    One more sequence of 700 tokens takes 700 alone, more than its share: it decides.
+    """
+    fast, slow = (Replica(1, 1000, RowTime(0.0, price, 0)) for price in (1.0, 3.0))
+    times = StrategyTimes(Strategy("unlike", (fast, slow)), (Atom(100, 4), Atom(700, 1)), "packed")
+    assert times.of_set((0,)) == 300
+    assert times.parts((0,), 300) == [12288, 4096]
+    assert times.undivided((0, 1)) == []  # 1100 / (1 + 1 / 3) = 825 ns is more than 700
+    like = StrategyTimes(Strategy("like", (fast, fast)), (Atom(100, 4), Atom(700, 1)), "packed")
+    assert like.of_set((0, 1)) == 700
+    assert like.undivided((0, 1)) == [1]
+
+
+@pytest.mark.parametrize(
+    ("rows", "time_ns"),
+    [
+        # 10 tokens: 120 ns, 40: 1680 ns; work 2160, half of it 1080, but the longest alone takes
+        # 1680; 80 tokens are 1 row on each: 7; the longest row is the one of 40 tokens, 1687 (four
+        # of 10: 487), two of them fill.
+        ("packed", 1680 + 7 + 2 * 1687),
+        # A row of 10 tokens takes 127 ns, of 40 1687: half of 2195 is 1098, the longest alone 1687.
+        ("padded", 1687 + 2 * 1687),
+    ],
+)
+def test_bug_sequences_are_not_divided(rows: Rows, time_ns: int) -> None:
+    """Four sequences of 10 and one of 40 tokens, in rows of 40, by hand."""
+    replica = Replica(3, 40, RowTime(per_square_ns=1.0, per_token_ns=2.0, per_row_ns=7))
+    times = StrategyTimes(Strategy("alike", (replica,) * 2), (Atom(10, 4), Atom(40, 1)), rows)
+    assert times.of_set((0, 1)) == time_ns
 
 
 def test_bug_many_short_sequences_were_days() -> None:
