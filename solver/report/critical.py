@@ -1,8 +1,7 @@
 """What limits a step: where the time of its critical path goes, and what would shorten it."""
 
 from collections import Counter, defaultdict
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -11,7 +10,7 @@ from formulations.costs.plan_costs import PlanCosts
 from solver.document import PlanDocument
 from solver.report.layout import Lines
 from solver.report.quantities import percent, ranges
-from solver.simulate import Array, Operation, Step, step_time_ns
+from solver.simulate import Array, Step, step_time_ns
 
 SPEED_UP_PERCENT = 10
 _LEAST_GAIN = 0.001
@@ -25,52 +24,39 @@ TAIL = {
 _TRANSFERS = "transfers between stages"
 
 
-@dataclass(frozen=True)
-class Share:
-    """Time on the critical path: compute and sync by stage of the pp, all else together."""
-
-    kind: str  #: compute, transfers, or the kind of a tail operation
-    stage: int | None
-    time_ns: int
-
-
-def shares(path: Sequence[Operation]) -> list[Share]:
-    """Shares of a critical path, largest first; gaps between its operations are transfers."""
-    times: Counter[tuple[str, int | None]] = Counter()
-    for operation in path:
-        kind = operation.kind if operation.kind in TAIL else "compute"
-        stage = operation.stage if kind in ("compute", "sync") else None
-        times[kind, stage] += operation.end_ns - operation.start_ns
-    for before, after in pairwise(path):
-        times["transfers", None] += after.start_ns - before.end_ns
-    return [Share(*key, time_ns) for key, time_ns in times.most_common() if time_ns]
-
-
 def by_type(document: PlanDocument, step: Step) -> list[tuple[str, int]]:
     """What the critical path is made of, in words, and its ns, most first.
 
-    Stages on GPUs of one type stand together; the one with most of their time is named.
+    Gaps between its operations are transfers. Stages on GPUs of one type stand together; the one
+    with most of their time is named.
     """
     sends = " and sends" if step.costs.blocking_sends else ""
-    groups: dict[str, list[Share]] = defaultdict(list)
-    for share in shares(step.critical_path):
-        name = TAIL.get(share.kind, _TRANSFERS)
-        if share.kind == "compute":
-            k = share.stage or 0
-            types = sorted({replica.stages[k].gpu_type for replica in document.replicas})
-            name = f"compute{sends} on {', '.join(types)}"
-        groups[name].append(share)
+    path = step.critical_path
+    # By what the time goes into, then by stage; None: of no stage alone
+    times: dict[str, Counter[int | None]] = defaultdict(Counter)
+    for operation in path:
+        name, stage = TAIL.get(operation.kind), operation.stage
+        if name is None:
+            types = {replica.stages[stage].gpu_type for replica in document.replicas}
+            name = f"compute{sends} on {', '.join(sorted(types))}"
+        alone = operation.kind == "sync" or operation.kind not in TAIL
+        times[name][stage if alone else None] += operation.end_ns - operation.start_ns
+    for before, after in pairwise(path):
+        times[_TRANSFERS][None] += after.start_ns - before.end_ns
     times_ns = []
-    for name, of_kind in groups.items():
-        total_ns = sum(share.time_ns for share in of_kind)
-        stages = [share.stage for share in of_kind if share.stage is not None]
+    for name, of_stage in times.items():
+        total_ns = of_stage.total()
+        stages = [
+            stage for stage, time_ns in of_stage.most_common() if stage is not None and time_ns
+        ]
         if stages:
             plural = "s" if len(stages) > 1 else ""
             mostly = f", most of it stage {stages[0]}"
-            if not plural or 2 * of_kind[0].time_ns <= total_ns:
+            if not plural or 2 * of_stage[stages[0]] <= total_ns:
                 mostly = ""
             name += f" (stage{plural} {ranges(stages)}{mostly})"
-        times_ns.append((name, total_ns))
+        if total_ns:
+            times_ns.append((name, total_ns))
     return sorted(times_ns, key=lambda item: -item[1])
 
 

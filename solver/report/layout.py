@@ -37,6 +37,10 @@ def draw(parts: Sequence[RenderableType], page: IO[str], *, terminal: bool = Fal
         console.print(part, markup=False)
 
 
+class Markup(str):
+    """A cell that is HTML already, for tables of pages."""
+
+
 @dataclass(frozen=True)
 class Grid:
     """A table without frame: columns of text first, then columns of numbers.
@@ -97,7 +101,10 @@ class Grid:
 
         def row(tag: str, cells: Sequence[str]) -> str:
             pairs = zip(classes, cells, strict=True)
-            return "".join(f"<{tag}{style}>{escape(cell)}</{tag}>" for style, cell in pairs)
+            return "".join(
+                f"<{tag}{style}>{cell if isinstance(cell, Markup) else escape(cell)}</{tag}>"
+                for style, cell in pairs
+            )
 
         body = "".join(f"<tr>{row('td', cells)}</tr>" for cells in self.rows)
         return f"<table><tr>{row('th', (*self.texts, *self.numbers))}</tr>{body}</table>"

@@ -3,8 +3,7 @@
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator
-from itertools import accumulate
-from typing import NamedTuple
+from itertools import accumulate, cycle
 
 from rich.console import RenderableType
 
@@ -15,7 +14,7 @@ from formulations.lengths.tour import GroupFigures, Hop
 from formulations.units import seconds
 from solver.lengths.dispatch import dispatch_group
 from solver.lengths_document import LengthsDocument
-from solver.report.chart import LETTER, bar, key, picture, round_part, upright_lines, written
+from solver.report.chart import Bar, BarRow, bar_rows, key, picture, round_ticks
 from solver.report.html.page import section, sections_page
 from solver.report.layout import Grid, Labelled, Lines
 from solver.report.quantities import counted, percent, round_time_text, time_text, time_unit
@@ -24,12 +23,11 @@ from solver.report.quantities import counted, percent, round_time_text, time_tex
 SHOWN = (1024, 4096, 32768)
 
 # Sizes and colours of the picture
-_WIDTH, _LEFT, _RIGHT, _BAR, _GAP = 900, 110, 60, 46, 14
-_TOP, _LINE = 64, 22
+_WIDTH, _LEFT, _TOP, _RIGHT = 900, 110, 64, 60
+_ROW, _LINE = 60, 22  # heights of a row of bars, and of what names them
 _FILLS = ["#4c86c6", "#3f9a5b", "#e39a2d", "#b279c9", "#b5567f", "#8c6d5a", "#5fb3b3", "#a3a832"]
 _SWITCH, _VISIT, _ANCHOR = "#d62728", "#555", "#111"
 _OTHERS = {_SWITCH: "switches", _VISIT: "reduction of gradients", _ANCHOR: "optimizer"}
-_STYLE = ".n{fill:#fff;text-anchor:middle}"
 
 
 def step_text(document: LengthsDocument) -> list[RenderableType]:
@@ -41,9 +39,9 @@ def lengths_page(document: LengthsDocument) -> str:
     """One HTML file that needs nothing else: picture, groups, figures and all strategies."""
     parts = [
         section("Step", lengths_picture(document)),
-        section("Groups", _groups(document).html()),
-        section("Figures", Labelled(lines(document)).html()),
-        section("Strategies", _strategies(document.problem).html()),
+        section("Groups", _groups(document)),
+        section("Figures", Labelled(lines(document))),
+        section("Strategies", _strategies(document.problem)),
     ]
     return sections_page(f"{document.workload}: mixed lengths", parts)
 
@@ -199,94 +197,59 @@ def dispatch_text(document: LengthsDocument) -> list[RenderableType]:
     return [Labelled([("dealt out", text)])]
 
 
-class _Part(NamedTuple):
-    """A part of a bar; number: of its group's rows, from 1, None for any other part."""
-
-    time_s: float
-    fill: str
-    text: str
-    number: int | None = None
-
-
 def lengths_picture(document: LengthsDocument) -> str:
-    """The parts of the step in time, below them the best single strategy, and every group."""
+    """The parts of the step in time, below them the best single strategy, and what each part is."""
     strategies, single = document.problem.strategies, document.single
-    step, alone = list[_Part](), list[_Part]()
+    # A colour for each strategy of the step, in the order in which they come, and for another one
+    used = dict.fromkeys(group.strategy for group in document.groups)
+    last = () if single is None else (single.strategy,)
+    colours = dict(zip(dict.fromkeys((*used, *last)), cycle(_FILLS), strict=False))
+
+    def bar(time_ns: int, colour: str, text: str, label: str = "") -> Bar:
+        return Bar(seconds(time_ns), colour, f"{text}, {time_text(seconds(time_ns))}", label)
+
+    def run(q: int, time_ns: int, what: str, label: str = "") -> list[Bar]:
+        """Rows of a strategy, and the reduction of gradients behind them."""
+        strategy = strategies[q]
+        reduced = f"gradients reduced by {strategy.name}"
+        return [
+            bar(time_ns - strategy.visit_ns, colours[q], f"{strategy.name}: {what}", label),
+            bar(strategy.visit_ns, _VISIT, reduced),
+        ]
+
+    def optimizer(q: int) -> Bar:
+        return bar(strategies[q].anchor_ns, _ANCHOR, f"optimizer of {strategies[q].name}")
+
+    step, alone = list[Bar](), list[Bar]()
     for number, (switch, group) in enumerate(_in_order(document), 1):
         if switch is not None:
             moves = "parameters and gradients" if switch.moves == "both" else switch.moves
-            time_s = seconds(switch.time_ns or 0)
-            text = f"switch of {moves} to {strategies[switch.enters].name}, {time_text(time_s)}"
-            step.append(_Part(time_s, _SWITCH, text))
+            text = f"switch of {moves} to {strategies[switch.enters].name}"
+            step.append(bar(switch.time_ns or 0, _SWITCH, text))
         if group is not None:
             what = f"{_tokens(group)} tokens"
-            step += _run(document, group.strategy, group.time_ns, what, number)
-    step += _optimizer(document, document.anchor)
+            step += run(group.strategy, group.time_ns, what, f"{number}")
+    step.append(optimizer(document.anchor))
+    rows = [BarRow("this step", [step])]
     if single is not None:
         rows_ns = single.step_ns - strategies[single.strategy].anchor_ns
-        alone += _run(document, single.strategy, rows_ns, "all sequences")
-        alone += _optimizer(document, single.strategy)
-    longest_s = max(document.step_time_s, seconds(single.step_ns) if single else 0.0) or 1.0
-    scale = _WIDTH / longest_s
-    second = _TOP + _BAR + _GAP
-    bottom = second + _BAR if single else _TOP + _BAR
-    # Round ticks of time
-    tick_s = round_part(longest_s, 8)
-    ticks = [round(n * tick_s, 12) for n in range(int(longest_s / tick_s) + 1)]
-    places = ((_LEFT + scale * time_s, round_time_text(time_s, longest_s)) for time_s in ticks)
-    parts = [
-        *upright_lines(places, _TOP - 8, bottom + 6, 14),
-        written(16, _TOP + _BAR / 2 + 4, "this step"),
-        *_row(step, _TOP, scale),
-    ]
-    if single is not None:
-        name, y = strategies[single.strategy].name, second + _BAR / 2 + 4
-        text = f"{name}, alone: {time_text(seconds(single.step_ns))}"
-        parts += [written(16, y, "best single"), *_row(alone, second, scale)]
-        parts.append(written(_LEFT + 8, y, text, ' style="fill:#fff"'))
+        alone = [*run(single.strategy, rows_ns, "all sequences"), optimizer(single.strategy)]
+        rows.append(BarRow("best single", [alone]))
+    longest_s = max(sum(part.length for part in parts) for parts in (step, alone)) or 1.0
+    ticks = [(time_s, round_time_text(time_s, longest_s)) for time_s in round_ticks(longest_s)]
+    parts = [*bar_rows(rows, ticks, _LEFT, _TOP, _WIDTH, _ROW)]
     # A line for each group, and one for each kind of what is between, with its times in both
-    keys = [(part.fill, f"{part.number}. {part.text}") for part in step if part.number is not None]
-    for fill, name in _OTHERS.items():
+    keys = [(part.colour, f"{part.label}. {part.text}") for part in step if part.label]
+    keys += [(part.colour, f"best single: {part.text}") for part in alone[:1]]
+    for colour, name in _OTHERS.items():
         step_s, alone_s = (
-            sum(part.time_s for part in row if part.fill == fill) for row in (step, alone)
+            sum(part.length for part in row if part.colour == colour) for row in (step, alone)
         )
         if step_s or alone_s:
             also = f"; best single: {time_text(alone_s)}" if alone_s else ""
-            keys.append((fill, f"{name}: {time_text(step_s)}{also}"))
-    for n, (fill, text) in enumerate(keys):
-        parts += key(16, bottom + 44 + n * _LINE, text, fill)
-    height = bottom + 44 + _LINE * (len(document.groups) + len(_OTHERS))
+            keys.append((colour, f"{name}: {time_text(step_s)}{also}"))
+    top = _TOP + _ROW * len(rows) + 40
+    for n, (colour, text) in enumerate(keys):
+        parts += key(16, top + n * _LINE, text, colour)
     title = f"{document.workload}: a step of {time_text(document.step_time_s)}"
-    return picture(title, _LEFT + _WIDTH + _RIGHT, height, parts, _STYLE, "lengths")
-
-
-def _run(
-    document: LengthsDocument, strategy: int, time_ns: int, what: str, number: int | None = None
-) -> Iterator[_Part]:
-    """Rows of a strategy, and the reduction of gradients behind them."""
-    runs = document.problem.strategies[strategy]
-    rows_s, reduced_s = seconds(time_ns - runs.visit_ns), seconds(runs.visit_ns)
-    # A colour for each strategy of the step, in the order in which they come; another one
-    used = list(dict.fromkeys(group.strategy for group in document.groups))
-    fill = _FILLS[(used.index(strategy) if strategy in used else len(used)) % len(_FILLS)]
-    yield _Part(rows_s, fill, f"{runs.name}: {what}, {time_text(rows_s)}", number)
-    if reduced_s:
-        text = f"gradients reduced by {runs.name}, {time_text(reduced_s)}"
-        yield _Part(reduced_s, _VISIT, text)
-
-
-def _optimizer(document: LengthsDocument, anchor: int) -> Iterator[_Part]:
-    strategy = document.problem.strategies[anchor]
-    if once_s := seconds(strategy.anchor_ns):
-        yield _Part(once_s, _ANCHOR, f"optimizer of {strategy.name}, {time_text(once_s)}")
-
-
-def _row(parts: list[_Part], top: float, scale: float) -> Iterator[str]:
-    """Parts one behind another; those of groups with their numbers where they have room."""
-    x: float = _LEFT
-    for part in parts:
-        width = scale * part.time_s
-        yield bar(x, top, width, _BAR, part.fill, part.text)
-        if part.number is not None and width >= 3 * LETTER:
-            yield written(x + width / 2, top + _BAR / 2 + 4, str(part.number), ' class="n"')
-        x += width
+    return picture(title, _LEFT + _WIDTH + _RIGHT, top + _LINE * len(keys), parts)

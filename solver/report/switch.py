@@ -1,12 +1,10 @@
 """A switch: in words and tables for Rich, as a page, and as an SVG 1.1 picture."""
 
-from collections.abc import Callable, Iterator, Sequence
-
 from rich.console import RenderableType
 
 from formulations.plan import Plan
 from formulations.switching.shards import Slice
-from solver.report.chart import LETTER, bar, keys, picture, round_ticks, upright_lines, written
+from solver.report.chart import LETTER, Bar, BarRow, bar_rows, keys, picture, round_ticks, written
 from solver.report.html.page import section, sections_page
 from solver.report.layout import Grid, Labelled, Lines
 from solver.report.naming import tensor_text
@@ -39,7 +37,7 @@ MOST_ROWS = 40
 #: Volumes of a GPU in the order of the columns.
 COLUMNS = ("sent inside", "sent between", "received inside", "received between")
 _WIDTH, _RIGHT, _TOP = 760, 110, 64
-_BAR, _STEP, _GAP = 11, 28, 76  # height of a bar, of a row, and between the two charts
+_ROW, _GAP = 28, 76  # height of a row, and between the two charts
 _FILLS = {"inside": "#86b3e3", "between": "#e39a2d"}
 _TIMES = (("this plan", "#3f9a5b"), ("no plan below", "#7a7a7a"), ("published rule", "#b5567f"))
 
@@ -79,15 +77,15 @@ def switch_text(document: SwitchDocument) -> list[RenderableType]:
 
 def switch_page(document: SwitchDocument) -> str:
     """One HTML file that needs nothing else: figures, volumes, who sends what to whom."""
-    parts = [section("Switch", Labelled(_lines(document)).html())]
+    parts = [section("Switch", Labelled(_lines(document)))]
     if rows := device_rows(document):
         unit = size_unit(max(max(volumes) for _, volumes in rows))
         cells = [[name, *map(unit.number, volumes)] for name, volumes in rows]
-        devices = Grid(["node: GPUs, each"], COLUMNS, cells).html()
+        devices = Grid(["node: GPUs, each"], COLUMNS, cells)
         parts += [
             section("Time and volumes", switch_picture(document)),
             section("GPUs", devices, f"In {unit.name}."),
-            section("Sendings", _sendings(document).html()),
+            section("Sendings", _sendings(document)),
         ]
     return sections_page(f"{document.workload.name}: switch", parts)
 
@@ -170,43 +168,32 @@ def switch_picture(document: SwitchDocument) -> str:
     if not rows:
         return picture(f"{title}: nothing moves", _WIDTH, _TOP, ())
     left = 32 + LETTER * max(len(name) for name, _ in (*_TIMES, *rows))
-    parts = [f'<g transform="translate({left:.0f} 0)">']  # all is drawn from the axes on
     # Times
     times = document.time_s, document.lower_bound_s, document.published_s
     longest = max(times)
-    ticks = round_ticks(longest)
-    parts += _axis(ticks, _TOP, 3, lambda tick: round_time_text(tick, longest))
-    for n, ((name, fill), time_s) in enumerate(zip(_TIMES, times, strict=True)):
-        y, width = _TOP + n * _STEP + 4, _WIDTH * time_s / ticks[-1]
-        text = time_text(time_s, longest)
-        parts += [_name(name, y), bar(0, y, width, 18, fill, f"{name}: {text}")]
-        parts.append(written(width + 6, y + _BAR + 3, text))
-    # Volumes
-    top = _TOP + 3 * _STEP + _GAP
+    ticks = [(tick, round_time_text(tick, longest)) for tick in round_ticks(longest)]
+    texts = [time_text(time_s, longest) for time_s in times]
+    time_rows = [
+        BarRow(name, [[Bar(time_s, fill, f"{name}: {text}")]], text)
+        for (name, fill), time_s, text in zip(_TIMES, times, texts, strict=True)
+    ]
+    parts = [*bar_rows(time_rows, ticks, left, _TOP, _WIDTH, _ROW)]
+    # Volumes: a line for what is sent, and one for what is received
+    top = _TOP + _ROW * len(time_rows) + _GAP
     largest = max(max(sum(volumes[:2]), sum(volumes[2:])) for _, volumes in rows)
     unit = size_unit(largest)
-    ticks = round_ticks(largest / unit.factor)
-    parts += _axis(ticks, top, len(rows), lambda tick: f"{tick:g} {unit.name}")
-    named, x = keys(0, top - 26, {f"{name} nodes": fill for name, fill in _FILLS.items()})
+    named, x = keys(left, top - 26, {f"{name} nodes": fill for name, fill in _FILLS.items()})
     parts += [*named, written(x, top - 17, "sent above, received below")]
-    scale = _WIDTH / ticks[-1] / unit.factor
-    for n, (name, volumes) in enumerate(rows):
-        y = top + n * _STEP + 3
-        parts.append(_name(name, y))
-        for column, (what, volume) in enumerate(zip(COLUMNS, volumes, strict=True)):
-            if volume:  # behind what is sent, or received, inside nodes
-                x = scale * volumes[column - 1] if column % 2 else 0.0
-                words, fill = f"{name}: {what} {unit.text(volume)}", _FILLS[what.split()[1]]
-                parts.append(bar(x, y + column // 2 * _BAR, scale * volume, _BAR - 1, fill, words))
-    return picture(title, left + _WIDTH + _RIGHT, top + _STEP * len(rows) + 40, [*parts, "</g>"])
-
-
-def _name(name: str, y: float) -> str:
-    return written(-10, y + _BAR + 3, name, ' text-anchor="end"')
-
-
-def _axis(
-    ticks: Sequence[float], top: float, rows: int, text: Callable[[float], str]
-) -> Iterator[str]:
-    places = ((_WIDTH * tick / ticks[-1], text(round(tick, 12)) if tick else "0") for tick in ticks)
-    yield from upright_lines(places, top - 4, top + rows * _STEP + 4, 14)
+    volume_rows = []
+    for name, volumes in rows:
+        bars = [
+            Bar(volume, _FILLS[what.split()[1]], f"{name}: {what} {unit.text(volume)}")
+            for what, volume in zip(COLUMNS, volumes, strict=True)
+        ]
+        volume_rows.append(BarRow(name, [bars[:2], bars[2:]]))
+    ticks = [
+        (tick * unit.factor, f"{tick:g} {unit.name}" if tick else "0")
+        for tick in round_ticks(largest / unit.factor)
+    ]
+    parts += bar_rows(volume_rows, ticks, left, top, _WIDTH, _ROW)
+    return picture(title, left + _WIDTH + _RIGHT, top + _ROW * len(rows) + 40, parts)

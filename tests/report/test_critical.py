@@ -6,27 +6,29 @@ from dataclasses import replace
 import pytest
 
 from solver.plan_figures import costs_of
-from solver.report.critical import by_type, improvements, shares
+from solver.report.critical import by_type, improvements
 from solver.simulate import Operation, simulate_step, step_time_ns
 from tests.certified_cases import CASES
 from tests.hand_made import document_of, results
 from tests.seeds import few_and_many
 
 
-def test_shares_are_those_of_the_operations() -> None:
-    """Compute and sync by stage, gaps as transfers, the rest by kind; largest first."""
-    path = [
+def test_time_goes_by_what_it_is_for() -> None:
+    """Compute by GPU type, sync by stage, gaps as transfers, the rest by kind; largest first."""
+    document = CASES["zones"]()
+    step = simulate_step(costs_of(document))
+    path = (
         Operation("forward", 0, 0, 0, 0, 10),
         Operation("backward", 0, 1, 0, 13, 43),
         Operation("sync", None, 1, None, 43, 50),
         Operation("optimizer", None, 1, None, 50, 52),
-    ]
-    assert [(share.kind, share.stage, share.time_ns) for share in shares(path)] == [
-        ("compute", 1, 30),
-        ("compute", 0, 10),
-        ("sync", 1, 7),
-        ("transfers", None, 3),
-        ("optimizer", None, 2),
+    )
+    assert by_type(document, replace(step, critical_path=path)) == [
+        ("compute on fast (stage 1)", 30),
+        ("compute on slow (stage 0)", 10),
+        ("gradient sync (stage 1)", 7),
+        ("transfers between stages", 3),
+        ("optimizer", 2),
     ]
 
 
@@ -36,7 +38,6 @@ def test_shares_and_gains_keep_within_the_step(seeds: Sequence[int]) -> None:
     for result in results(seeds):
         document = document_of(result)
         step = simulate_step(costs_of(document))
-        assert sum(share.time_ns for share in shares(step.critical_path)) == step.step_time_ns
         assert sum(time_ns for _, time_ns in by_type(document, step)) == step.step_time_ns
         saved = [part for _, part in improvements(document, step)]
         assert saved == sorted(saved, reverse=True)

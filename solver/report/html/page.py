@@ -7,13 +7,13 @@ from importlib import resources
 from itertools import accumulate
 
 from formulations.instance.targets import TARGETS
-from solver.document import MemoryDocument, PlanDocument
+from solver.document import MemoryDocument, PlanDocument, StageDocument
 from solver.report.chart import Axis, Chart
 from solver.report.critical import SPEED_UP_PERCENT, by_type, improvements
-from solver.report.layout import Grid, Labelled
+from solver.report.layout import Grid, Labelled, Markup, table_of
 from solver.report.naming import layers_text
 from solver.report.quantities import percent, significant, size_text, time_text
-from solver.report.stages import alike, all_stages, num_stages, placed
+from solver.report.stages import AlikeStages, alike, all_stages, num_stages, placed
 from solver.report.step import replicas_text, timeline_data
 from solver.report.text import figures, heading_lines, outcome
 from solver.simulate import Step
@@ -155,35 +155,39 @@ def memory(document: PlanDocument) -> str:
     """What the memory of a GPU of every stage holds, against its limit."""
     assert list(_MEMORY_NAMES) == list(MemoryDocument.model_fields)
     largest = max(stage.memory_limit_bytes for stage in all_stages(document))
-    rows = ""
-    for row in alike(document):
-        if row.chunk:
-            continue
-        stage, sizes = row.figures, row.figures.memory.model_dump().values()
-        bars = "".join(_share(f"m{i}", size_bytes / largest) for i, size_bytes in enumerate(sizes))
-        limit = 100 * stage.memory_limit_bytes / largest
+    pp, workload = num_stages(document), document.instance.workload
+
+    def place(row: AlikeStages) -> str:
+        # The layers of the stage, chunk by chunk
+        chunks = document.replicas[0].stages[row.stage :: pp]
+        runs = (layers_text(workload, range(*chunk.layers)) for chunk in chunks)
+        about = [row.figures.gpu_type, f"layers {' and '.join(runs)}"]
+        about += [replicas_text(row.replicas)] if len(document.replicas) > 1 else []
+        return Markup(f"{escape(placed(row.stages))} <small>{escape('; '.join(about))}</small>")
+
+    def bars(row: AlikeStages) -> str:
+        sizes = row.figures.memory.model_dump().values()
         parts = zip(_MEMORY_NAMES.values(), sizes, strict=True)
         texts = ", ".join(f"{name} {size_text(size_bytes)}" for name, size_bytes in parts)
-        free = stage.memory_limit_bytes - stage.memory_bytes
-        # The layers of the stage, chunk by chunk
-        chunks = document.replicas[0].stages[row.stage :: num_stages(document)]
-        runs = (layers_text(document.instance.workload, range(*c.layers)) for c in chunks)
-        about = [stage.gpu_type, f"layers {' and '.join(runs)}"]
-        about += [replicas_text(row.replicas)] if len(document.replicas) > 1 else []
-        rows += (
-            f"<tr><th scope=row>{row.stage}</th><td>{escape(placed(row.stages))} <small>"
-            f"{escape('; '.join(about))}</small></td>"
-            f'<td class=bar title="{escape(texts)}"><div>{bars}'
-            f'<b style="left:{limit:.2f}%"></b></div></td>'
-            f"<td class=number>{size_text(stage.memory_bytes, largest)}</td>"
-            f"<td class=number>{size_text(free, largest)}</td></tr>"
+        shares = "".join(
+            _share(f"m{i}", size_bytes / largest) for i, size_bytes in enumerate(sizes)
         )
-    head = (
-        "<tr><th>stage</th><th>GPUs</th><th>memory of each</th>"
-        "<th class=number>used</th><th class=number>free</th></tr>"
+        limit = f'<b style="left:{100 * row.figures.memory_limit_bytes / largest:.2f}%"></b>'
+        return Markup(f'<div class=bar title="{escape(texts)}">{shares}{limit}</div>')
+
+    def free(stage: StageDocument) -> str:
+        return size_text(stage.memory_limit_bytes - stage.memory_bytes, largest)
+
+    table = table_of(
+        (row for row in alike(document) if not row.chunk),
+        {"stage": lambda row: str(row.stage), "GPUs": place, "memory of each": bars},
+        {
+            "used": lambda row: size_text(row.figures.memory_bytes, largest),
+            "free": lambda row: free(row.figures),
+        },
     )
     names = legend((f"m{i}", name) for i, name in enumerate(_MEMORY_NAMES.values()))
-    return f"<table class=memory>{head}{rows}</table>{names}"
+    return f"<div class=memory>{table.html()}</div>{names}"
 
 
 def _share(style: str, share: float) -> str:
@@ -193,25 +197,19 @@ def _share(style: str, share: float) -> str:
 def time_spent(document: PlanDocument, step: Step) -> str:
     """Where the time of the critical path goes, and what would shorten it."""
     total_ns = step.step_time_ns
-    rows, bars = "", ""
+    bars, spent = "", []
     for i, (text, time_ns) in enumerate(by_type(document, step)):
-        style = f"m{i % PALETTE}"
-        bars += _share(style, time_ns / total_ns)
-        rows += (
-            f"<tr><td><i class='key {style}'></i>{escape(text)}</td>"
-            f"<td class=number>{time_text(time_ns / 1e9, total_ns / 1e9)}</td>"
-            f"<td class=number>{percent(time_ns / total_ns)}</td></tr>"
-        )
-    faster = "".join(
-        f"<tr><td>{SPEED_UP_PERCENT} % less time for {escape(name)}</td><td class=number>"
-        f"{percent(saved)} of the step</td></tr>"
+        style, share = f"m{i % PALETTE}", time_ns / total_ns
+        bars += _share(style, share)
+        named = Markup(f"<i class='key {style}'></i>{escape(text)}")
+        spent.append((named, time_text(time_ns / 1e9, total_ns / 1e9), percent(share)))
+    faster = [
+        (f"{SPEED_UP_PERCENT} % less time for {name}", f"{percent(saved)} of the step")
         for name, saved in improvements(document, step)
-    )
-    return (
-        f"<div class=whole>{bars}</div><div class=pair><table>{rows}</table>"
-        "<table><tr><th>what would shorten it</th><th class=number>saves</th></tr>"
-        f"{faster}</table></div>"
-    )
+    ]
+    tables = Grid(["on the critical path"], ["time", "share"], spent).html()
+    tables += Grid(["what would shorten it"], ["saves"], faster).html()
+    return f"<div class=bar>{bars}</div><div class=pair>{tables}</div>"
 
 
 def search_chart(document: PlanDocument) -> str:
