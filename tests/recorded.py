@@ -10,6 +10,7 @@ import os
 import re
 import sys
 from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
 from zlib import crc32
 
 import numpy as np
@@ -42,7 +43,9 @@ def as_recorded(name: str, figures: Mapping[str, object]) -> None:
 
 
 def summary(value: object) -> object:
-    """An array of integers as its sum and its sum by position; lists of such; all else as it is."""
+    """An array of integers as its sum and its sum by position; lists and fields; all else as is."""
+    if is_dataclass(value) and not isinstance(value, type):
+        value = [getattr(value, field.name) for field in fields(value)]
     if isinstance(value, np.ndarray):
         flat = value.ravel().astype(np.int64)
         return [int(flat.sum()), int(flat @ (1 + np.arange(flat.size) % 97))]

@@ -1,4 +1,4 @@
-"""Closed-form bounds by hand, and that none is above the best plan of its configuration."""
+"""Closed-form bounds by hand, recorded, and that none is above the best plan of its config."""
 
 from collections.abc import Sequence
 
@@ -14,8 +14,10 @@ from solver.bounds.packing import Packing
 from solver.verify import closed_forms as verified_forms
 from solver.verify.bounds import Prover
 from solver.verify.closed_forms import ClosedForms as VerifiedForms
-from tests.chain_instances import FAST, SLOW, chain_instance, chain_tables
+from tests.bounds.drawn import drawn_configs
+from tests.chain_instances import SLOW, chain_instance, chain_tables
 from tests.random_configs import WITH_NEW, random_optimum_ns, random_tables
+from tests.recorded import as_recorded
 from tests.seeds import few_and_many
 
 #: Optimizer of one layer of a chain: 10,000,007 parameters * (4 + 2 * 12 + 2) B at 1e12 B/s.
@@ -66,11 +68,9 @@ def test_bounds_of_two_equal_stages() -> None:
     assert bounds.filling_ns()[0] == pytest.approx(expected, abs=1)
 
 
-@pytest.mark.usefixtures("round_times")
-def test_filling_bound_of_one_stage_is_its_step_time() -> None:
-    """One replica is on the slow GPU: 2 micro-batches of 6 ms, then sync and optimizer of 4 layers.
-
-    A ring of two nodes moves the 40,000,028 B of each layer once at 1e9 B/s.
-    """
-    bounds = bounds_of(chain_tables(chain_instance([1, 1], [FAST, SLOW]), dp=2))
-    assert bounds.filling_ns()[0] == 12_000_000 + 4 * (40_000_028 + OPTIMIZER_NS)
+def test_bounds_are_the_recorded_ones() -> None:
+    figures: dict[str, object] = {}
+    for name, (instance, configs, times) in drawn_configs().items():
+        forms = ClosedForms(instance, configs, times)
+        figures[name] = [sorted(ns.tolist()) for ns in (forms.work_ns(), forms.filling_ns())]
+    as_recorded("closed_forms", figures)

@@ -7,6 +7,7 @@ import pytest
 
 from bench.splits import chain_problem
 from formulations.costs.placement import Placer
+from formulations.schedules.registry import SCHEDULES
 from solver.bounds import cycle_bound
 from solver.bounds.cycle_bound import ByClass, by_windows
 from solver.bounds.latency_bottleneck import tighten
@@ -14,7 +15,17 @@ from solver.enumeration.engine import solve_split
 from solver.graph.all_orders import free_order
 from solver.graph.edges import Layers, build_layers
 from solver.graph.problem import Intervals, SplitProblem
-from tests.enumeration.test_engine import NO_CUTOFF, even_tables, random_chain
+from solver.search.enumeration import after
+from tests.graph.drawn import (
+    NO_CUTOFF,
+    best_ns,
+    even_tables,
+    few_micro_batches,
+    long_chain,
+    problems,
+    random_chain,
+)
+from tests.recorded import as_recorded, digest
 from tests.seeds import one_each
 
 
@@ -43,25 +54,6 @@ def keeps(problem: SplitProblem) -> bool:
     return all(kept)
 
 
-def long_chain(seed: int) -> SplitProblem:
-    """12 like layers on 4 stages with long transfers, and many micro-batches: windows matter."""
-    rng = np.random.default_rng(seed)
-    forward = np.outer(rng.integers(1, 4, 4), rng.integers(8, 12, 12))
-    send = rng.integers(0, 30, 3).tolist()
-    return chain_problem("1f1b", int(rng.integers(8, 30)), forward, 2 * forward, send, send)
-
-
-def few_micro_batches(seed: int) -> SplitProblem:
-    """Up to 7 stages and about as many micro-batches: early stages only fill and drain."""
-    rng = np.random.default_rng(seed)
-    p = int(rng.integers(3, 8))
-    forward = np.outer(rng.integers(1, 5, p), rng.integers(30_000, 120_000, p + 4))
-    backward = forward * rng.choice([1, 2, 3], forward.shape)
-    send = rng.integers(0, rng.choice([20_000, 400_000]), p - 1).tolist()
-    m = int(rng.integers(max(2, p - 3), p + 6))
-    return chain_problem("1f1b", m, forward, backward, send, send)
-
-
 @pytest.mark.parametrize("seed", one_each(range(48), 12))
 @pytest.mark.parametrize("compared", [0, 1 << 21])
 @pytest.mark.parametrize("make", [random_chain, long_chain, few_micro_batches])
@@ -76,10 +68,35 @@ def test_the_best_split_of_a_chain_stays_below_the_cutoff(
 @pytest.mark.parametrize("seed", one_each(range(48), 8))
 def test_every_lane_of_all_orders_stays_below_the_optimum(seed: int) -> None:
     """Replicas on unlike GPUs, any node order, tied embeddings: each lane alone is a bound."""
-    if tables := even_tables(seed):
-        problem = free_order(Intervals(tables), Placer(tables))
+    if costs := even_tables(seed):
+        problem = free_order(Intervals(costs), Placer(costs))
         assert problem is not None
         assert keeps(problem)
+
+
+def test_bounds_are_the_recorded_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With classes halved, without, and stopped early; the edges that are left."""
+    figures: dict[str, object] = {}
+    for name, problem in list(problems().items())[::3]:
+        best = best_ns(name)
+        if best is None or not SCHEDULES[problem.schedule].turns:
+            continue
+        for cutoff, compared in ((best + 1, 1 << 21), (best * 3 // 2, 1 << 21), (best + 1, 0)):
+            monkeypatch.setattr(cycle_bound, "MOST_COMPARED", compared)
+            layers = tighten(problem, build_layers(problem, cutoff), cutoff)
+            assert layers is not None
+            halted = after(4, lambda: False)
+            lane = problem.num_lanes - 1
+            ways = [
+                by_windows(problem, layers, cutoff, lane=lane),
+                by_windows(problem, layers, cutoff, lane=lane, halve=False),
+                by_windows(problem, layers, cutoff, halted, lane),
+            ]
+            left = [sum(int(mask.sum()) for mask in way.useful) for way in ways]
+            paths = [None if way.path is None else way.path.tolist() for way in ways]
+            bounds = [way.bound_ns for way in ways]
+            figures[f"{name} {cutoff} {compared}"] = [bounds, left, digest(paths)]
+    as_recorded("cycle_bound", figures)
 
 
 def test_two_like_stages_turn_through_their_transfers() -> None:

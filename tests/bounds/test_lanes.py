@@ -1,13 +1,17 @@
-"""Places of lanes, and how they are dealt out: by hand and against all dealings."""
+"""Places of lanes, and how they are dealt out: by hand, against all dealings, and recorded."""
 
 from itertools import product
 
 import numpy as np
+import pytest
 
 from formulations.costs.placement import Placer
-from solver.bounds.lanes import Counts, LanePlaces, dealt, lane_places, needed, together
+from solver.bounds import lanes
+from solver.bounds.lanes import Counts, Lane, LanePlaces, dealt, lane_places, needed, together
+from solver.graph.placements import StageZones
 from solver.graph.problem import Array, Intervals
-from tests.equal_nodes import equal_nodes
+from tests.graph.drawn import figures, tables, uneven_tables
+from tests.recorded import as_recorded, digest, summary
 
 SHARES: dict[Counts, int] = {(0, 3): 2, (1, 2): 5, (2, 1): 6, (3, 0): 7}
 
@@ -25,8 +29,7 @@ def test_best_dealing_of_places() -> None:
     }
     # Less 2 each a lane without a fast place has nothing, which is no lane: 3 + 3 + 4.
     assert together(two, 3, (4, 5)).tolist() == [16, 10]
-    chosen = dealt(SHARES, 3, (4, 5))
-    assert sorted(chosen) == [(1, 2), (1, 2), (2, 1)]
+    assert sorted(dealt(SHARES, 3, (4, 5))) == [(1, 2), (1, 2), (2, 1)]
 
 
 def test_a_lane_has_to_do_what_the_others_cannot() -> None:
@@ -38,17 +41,34 @@ def test_a_lane_has_to_do_what_the_others_cannot() -> None:
     assert needed(SHARES, 3, (4, 5), 15) == {(1, 2): 4, (2, 1): 5}
     assert needed({}, 3, (4, 5), 15) == {}
     assert together({(1, 0): np.array([4])}, 2, (3, 0))[0] < 0  # two places are not three
-
-
-def test_counts_of_a_lane_are_all_ways_to_divide_its_places() -> None:
-    """Three stages on 4 + 5 places; where zones part them, two lanes have equally many of each."""
-    places = LanePlaces(3, 1, 3, ((0,), (1,)), (4, 5))
-    assert list(places.counts()) == [(0, 3), (1, 2), (2, 1), (3, 0)]
     zoned = LanePlaces(2, 1, 3, ((0,), (1,)), (4, 2), parted=((0,), (1,)))
-    assert list(zoned.counts()) == [(2, 1)]
+    assert list(zoned.counts()) == [(2, 1)]  # two lanes have equally many of each zone
 
 
-def test_places_of_a_lane_of_whole_nodes() -> None:
-    """Three nodes of four slots, lanes four wide."""
-    tables = equal_nodes(nodes=3, gpus=4, tp=1, dp=4, pp=3)
-    assert lane_places(Intervals(tables), Placer(tables), split=False).there == (3,)
+@pytest.mark.parametrize("edges", [lanes.MOST_EDGES, 1])
+def test_lanes_are_the_recorded_ones(monkeypatch: pytest.MonkeyPatch, edges: int) -> None:
+    """Also with classes taken together; what a lane can do by its work, and its problem."""
+    monkeypatch.setattr(lanes, "MOST_EDGES", edges)
+    made: dict[str, object] = {}
+    uneven = {f"uneven {n} {one}": uneven_tables(n, one > 0) for n in range(10) for one in (0, 1)}
+    for name, costs in (tables() | uneven).items():
+        if costs.config.vpp > 1:
+            continue
+        intervals, placer, cutoff = Intervals(costs), Placer(costs), costs.longest_ns // 2
+        split = StageZones(placer).split_by(None)
+        places = lane_places(intervals, placer, split)
+        lane = Lane(intervals, placer, places, split)
+        every, counts = lane.everything(), list(places.counts())
+        most = [lane.most(each, cutoff) for each in counts]
+        hosts = tuple(range(len(places.classes)))[:2]
+        stages = [every, lanes.Stages(every.layers, (hosts,) * costs.config.pp)]
+        problems = [figures(lane.problem(counts[-1], each, 2)) for each in stages if counts]
+        size = places.num_edges(costs.num_layers)
+        work = [most, lane.least_ns(7), lane.exact, size]
+        made[f"{name} {edges}"] = [
+            places.there,
+            work,
+            digest(summary([places, lane.room])),
+            problems,
+        ]
+    as_recorded("lanes", made)

@@ -1,43 +1,56 @@
 """What stages add to the latency of one lane: never more than the simulated step says."""
 
-from random import Random
-
 import numpy as np
-import pytest
 
-from bench.splits import chain_problem
-from formulations.instance.search import ScheduleName
-from solver.bounds.latency_bottleneck import latencies, terms
+from solver.bounds.latency_bottleneck import (
+    latencies,
+    least_path,
+    least_term,
+    path_of,
+    terms,
+    tighten,
+)
 from solver.graph.cuts import evaluate
-from solver.graph.edges import build_layers
-from solver.graph.problem import SplitProblem
+from solver.graph.edges import build_layers, renumbered, shortest_path, to_go
+from tests.graph.drawn import NO_CUTOFF, best_ns, problems
+from tests.recorded import as_recorded, digest, summary
 
 
-def random_stages(random: Random, schedule: ScheduleName) -> SplitProblem:
-    """Up to 9 stages of one layer, up to 14 micro-batches, transfers from none to long."""
-    p, m, scale = random.randint(1, 9), random.randint(1, 14), random.choice((0, 1, 6))
-    ahead, behind = ([random.randint(1, 12) for _ in range(p)] for _ in range(2))
-    down, up = ([scale * random.randint(0, 3) for _ in range(p - 1)] for _ in range(2))
-    forward, backward = (np.repeat([own], p, axis=0).T for own in (ahead, behind))
-    return chain_problem(schedule, m, forward, backward, down, up, bool(random.randint(0, 1)))
-
-
-def step(problem: SplitProblem) -> int:
-    p = problem.num_stages
-    arcs, split = np.zeros((1, p), dtype=np.int64), np.arange(p + 1)[None]
-    return int(evaluate(problem, arcs, split).step_time[0])
-
-
-@pytest.mark.parametrize("schedule", ["1f1b", "gpipe"])
-@pytest.mark.parametrize("seed", range(2))
-def test_step_is_never_below_what_stages_add(seed: int, schedule: ScheduleName) -> None:
-    """Latency and the most that a stage adds; sometimes no less either."""
-    random, tight = Random(seed), 0
-    for _ in range(100):
-        problem = random_stages(random, schedule)
-        layers = build_layers(problem, 1 << 40)
-        added = max(int(stage[0]) for stage in terms(problem, layers, 0))
-        bound = sum(int(stage[0]) for stage in latencies(layers, 0)) + added
-        assert bound <= step(problem)
-        tight += bound == step(problem)
+def test_no_step_is_below_what_stages_add() -> None:
+    """On shortest paths: latency and the most that a stage adds; sometimes no less either."""
+    tight = 0
+    for problem in problems().values():
+        layers = build_layers(problem, NO_CUTOFF)
+        usable = problem.chunks == 1 and all(map(len, layers))
+        for lane in range(problem.num_lanes * usable):
+            costs = latencies(layers, lane)
+            path = shortest_path(layers, costs, to_go(layers, costs))
+            single = [edges.take(np.array([at])) for edges, at in zip(layers, path, strict=True)]
+            added = max(int(stage[0]) for stage in terms(problem, renumbered(single), lane))
+            bound = sum(int(cost[at]) for cost, at in zip(costs, path, strict=True)) + added
+            step_ns = evaluate(problem, *path_of(layers, path[None])).step_time[0]
+            assert bound <= step_ns
+            tight += bound == step_ns
     assert tight >= 8
+
+
+def test_bounds_are_the_recorded_ones() -> None:
+    """Edges left below cutoffs, least terms of lanes, and paths within limits on these."""
+    figures: dict[str, object] = {}
+    for name, problem in problems().items():
+        best, layers = best_ns(name), build_layers(problem, NO_CUTOFF)
+        if best is None:
+            continue
+        left = []
+        for part in (8, 9, 10, 11, 13):
+            tight = tighten(problem, build_layers(problem, best * part // 10), best * part // 10)
+            left.append(None if tight is None else list(map(len, tight)))
+        lanes = range(problem.num_lanes)
+        least = [least_term(layers, lane) for lane in lanes]
+        paths = []
+        for more in (0, 1, 4, 100):
+            path = least_path(layers, np.array(least) * (20 + more) // 20)
+            paths.append(None if path is None else path_of(layers, path[None]))
+        costs = [[latencies(layers, lane), terms(problem, layers, lane)] for lane in lanes]
+        figures[name] = [left, least, digest(summary([costs, paths]))]
+    as_recorded("latency_bottleneck", figures)

@@ -7,9 +7,20 @@ import pytest
 
 from formulations.costs.placement import Placer
 from formulations.costs.tables import build_tables
-from solver.bounds.node_classes import Resources, _least_ring, _starts, least_costs, steps
+from solver.bounds.node_classes import (
+    ClassGraph,
+    Resources,
+    _starts,
+    allowed_on,
+    classes_of,
+    least_costs,
+    steps,
+)
+from solver.graph.problem import Intervals
 from tests.chain_instances import FAST, SLOW, chain_instance
-from tests.equal_nodes import OUTSIDE, equal_nodes
+from tests.equal_nodes import OUTSIDE
+from tests.graph.drawn import figures, tables
+from tests.recorded import as_recorded, digest, summary
 from tests.seeds import one_each
 from tests.small_instances import plain_config
 
@@ -36,25 +47,32 @@ def test_bug_least_costs_were_those_near_both_ends() -> None:
     assert max(_starts(placer, 0)) == 80  # of 88 slots
 
 
-def test_ring_starts_with_the_latencies_of_its_steps() -> None:
-    """Four GPUs of a node: 2 x 3/4 of 10 MB at 10 GB/s, after 2 x 3 times 1 us."""
-    sync, start = least_costs(Placer(equal_nodes(nodes=2, gpus=4, tp=1, dp=4, pp=2)), 0).sync
-    assert (sync.tolist(), start) == ([1_500_000] * 4, 6_000)
-
-
-def test_the_least_ring_undercuts_both() -> None:
-    """Layer by layer, and its start."""
-    layers, start = _least_ring([(np.array([3, 1]), 5), (np.array([2, 4]), 6)])
-    assert (layers.tolist(), start) == ([2, 1], 5)
-
-
-def test_stages_to_come_take_the_least_of_any_class() -> None:
-    """Of 11: 3 + 2 leave 6 for three stages more, 4 + 2 do not. Two stages of 2 take all of 4."""
-    resources = Resources(usage=((2,), (3,)), most=(11,))
-    assert [resources.after((n,), 0, 3) for n in (3, 4)] == [(5,), None]
-    moves = steps([{0: 1}] * 2, Resources(usage=((2,),), most=(4,)))
-    assert moves is not None
-    assert [len(stage) for stage in moves] == [1, 1]
+def test_graphs_are_the_recorded_ones() -> None:
+    """A class a group, and all groups as one; stages that take as much of two resources as is."""
+    made: dict[str, object] = {}
+    for name, costs in tables().items():
+        intervals, placer, config = Intervals(costs), Placer(costs), costs.config
+        if config.vpp > 1:
+            continue
+        classes = classes_of(intervals)
+        each = [least_costs(placer, j) for (j,) in classes]
+        alone = [[cost.inside, cost.outside, cost.embedding] for cost in each]
+        rings = digest(summary([[*cost.sync, *cost.gather] for cost in each]))
+        graphs = []
+        for kinds in (classes, [sum(classes, ())]):
+            graph, number = ClassGraph(intervals, placer, kinds, 2), len(kinds)
+            usage = tuple((n + 1, number - n) for n in range(number))
+            resources = Resources(usage, (2 * config.pp, 2 * config.pp + 1))
+            per_stage = [dict.fromkeys(range(number), 3)] * config.pp
+            fewer = [steps(per_stage, resources, most) is None for most in (3, 9, 27)]
+            masks = [allowed_on(intervals, 0, kind, 2) for kind in kinds]
+            arcs, rows = [], np.arange(number)
+            for k, ways in enumerate(steps(per_stage, resources) or []):
+                allowed = [masks[way.what.now] for way in ways]
+                arcs += [graph.arcs(k, ways, allowed, rows, graph.tails, 2)] * bool(ways)
+            graphs.append([fewer, figures(graph.problem(arcs, graph.tails, 2))])
+        made[name] = [classes, alone, rings, graphs]
+    as_recorded("node_classes", made)
 
 
 @pytest.mark.parametrize("dp", one_each(range(1, 13), 4))

@@ -3,9 +3,12 @@
 import numpy as np
 import pytest
 
-from solver.bounds.packing import Packing
+from solver.bounds.closed_forms import closed_forms
+from solver.bounds.packing import Packing, packed_ns, refuted
+from tests.bounds.drawn import drawn_configs
 from tests.bounds.test_closed_forms import AFTER_NS, OPTIMIZER_NS, bounds_of
 from tests.chain_instances import FAST, SLOW, chain_instance, chain_tables
+from tests.recorded import as_recorded
 
 
 @pytest.mark.usefixtures("round_times")
@@ -28,3 +31,16 @@ def test_packing_counts_whole_blocks(
     packing = Packing(bounds_of(chain_tables(chain_instance([1] * blocks, nodes))))
     assert packing.refutes(np.array([least_ns]))[0]
     assert not packing.refutes(np.array([least_ns + 1]))[0]
+
+
+def test_bounds_are_the_recorded_ones() -> None:
+    """From the closed forms on, and what is refuted at a third more."""
+    figures: dict[str, object] = {}
+    for name, (instance, configs, times) in drawn_configs().items():
+        forms = closed_forms(instance, configs, times)
+        known = [form.bound_ns for form in forms]
+        above = [ns * 4 // 3 for ns in known]
+        flags = refuted(instance, configs, times, above)
+        figures[name] = [sorted(packed_ns(instance, configs, times, known)), sum(flags)]
+    assert packed_ns(instance, [], [], []) == refuted(instance, [], [], []) == []
+    as_recorded("packing", figures)

@@ -3,9 +3,17 @@
 import pytest
 
 from formulations.space import configs
-from solver.bounds.placement_independent import ConfigColumns, _expert_rings, send_ns, tied_ns
+from solver.bounds.placement_independent import (
+    ConfigColumns,
+    _expert_rings,
+    send_ns,
+    tails,
+    tied_ns,
+)
+from tests.bounds.drawn import drawn_configs
 from tests.equal_nodes import equal_nodes
 from tests.expert_instances import expert_instance
+from tests.recorded import as_recorded, digest, summary
 
 
 def columns(tied: bool = False, zero: int = 0, **sizes: int) -> ConfigColumns:
@@ -40,3 +48,13 @@ def test_gpus_with_the_same_experts_reduce_their_gradients() -> None:
     config = next(config for config in configs(instance) if config.has_expert_grid)
     rings = _expert_rings(ConfigColumns(instance, [config]))
     assert rings.tolist() == [[0, 0, 2_702_000, 5_902_000, 5_902_000, 0]]
+
+
+def test_costs_are_the_recorded_ones() -> None:
+    figures: dict[str, object] = {}
+    for name, (instance, space, _) in drawn_configs().items():
+        columns = ConfigColumns(instance, space)
+        after = tails(columns)
+        times = [send_ns(columns), tied_ns(columns), after.start, after.layers]
+        figures[name] = [*(ns.sum() for ns in times), digest(summary(times))]
+    as_recorded("placement_independent", figures)

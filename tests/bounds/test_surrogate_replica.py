@@ -10,8 +10,9 @@ from solver.bounds.surrogate_replica import Relaxation, SurrogateReplica, order_
 from solver.enumeration.engine import solve_split
 from solver.graph.problem import Intervals
 from tests import brute_force
-from tests.enumeration.test_engine import even_tables
+from tests.graph.drawn import best_ns, even_tables, figures, problems, tables
 from tests.random_configs import crowded_instance
+from tests.recorded import as_recorded, digest, summary
 from tests.seeds import one_each
 from tests.small_instances import plain_config
 
@@ -21,11 +22,11 @@ from tests.small_instances import plain_config
 def test_one_replica_is_never_slower_than_the_best_plan(
     seed: int, schedule: ScheduleName | None
 ) -> None:
-    tables = even_tables(seed, schedule)
-    best = None if tables is None else brute_force.optimum_ns(tables)
-    if tables is not None and best is not None:
-        intervals = Intervals(tables)
-        replica = SurrogateReplica(intervals, Placer(tables), classes_of(intervals))
+    costs = even_tables(seed, schedule)
+    best = None if costs is None else brute_force.optimum_ns(costs)
+    if costs is not None and best is not None:
+        intervals = Intervals(costs)
+        replica = SurrogateReplica(intervals, Placer(costs), classes_of(intervals))
         relaxation = Relaxation(replica, best + 1)
         assert not relaxation.refutes(lambda: False)
         assert relaxation.problem is not None
@@ -47,3 +48,33 @@ def three_types() -> CostTables:
 def test_bug_an_order_takes_no_nodes_that_later_stages_want() -> None:
     """Where the wanted nodes run out, others of like speed come, not fast ones without a spare."""
     assert order_along(three_types(), (0, 2, 2, 2, 2, 0)) == (0, 2, 2, 1, 1, 0)
+
+
+def test_relaxations_are_the_recorded_ones() -> None:
+    """Below cutoffs near the optimum; weights in few units where graphs have to be small."""
+    made: dict[str, object] = {}
+    for name, costs in tables().items():
+        config, all_orders = costs.config, f"{name} all orders"
+        if all_orders not in problems() or config.pp == 1 or costs.num_micro_batches % config.dp:
+            continue
+        intervals, placer = Intervals(costs), Placer(costs)
+        best, replica = (
+            best_ns(all_orders),
+            SurrogateReplica(intervals, placer, classes_of(intervals)),
+        )
+        for part in () if best is None else (18, 20, 22):
+            relaxation = Relaxation(replica, (best or 0) * part // 20)
+            refuted = relaxation.refutes(lambda: False)
+            left = [int(mask.sum()) for mask in relaxation.common]
+            ways = relaxation.bound_ns, relaxation.groups, relaxation.reach_ns
+            problem = relaxation.problem and figures(relaxation.problem)
+            order = relaxation.groups and order_along(costs, relaxation.groups)
+            made[f"{name} {part}"] = [refuted, left, ways, order, problem]
+        weights = [int(replica.weighed(w, u).most[0]) for w in replica.weightings for u in (1, 2)]
+        small = [
+            replica.graph(replica.allowed, replica.weighed(replica.weightings[-1], u), most) is None
+            for u in (1, 4)
+            for most in (10, 100, 1000)
+        ]
+        made[name] = [weights, small, digest(summary(replica.weightings))]
+    as_recorded("surrogate_replica", made)

@@ -5,7 +5,7 @@ import pytest
 from solver.enumeration.engine import best_start
 from solver.enumeration.enumerate import Enumerator, below
 from solver.graph.edges import build_layers, renumbered
-from tests.enumeration.test_engine import NO_CUTOFF, chain_splits, chain_time, random_chain
+from tests.graph.drawn import NO_CUTOFF, chain_splits, chain_time, random_chain
 from tests.seeds import one_each
 
 

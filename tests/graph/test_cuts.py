@@ -1,13 +1,15 @@
 """Simulated splits and the critical paths that are cuts."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
-from solver.graph.cuts import Cuts, evaluate, join_cuts
+from solver.bounds.latency_bottleneck import path_of
+from solver.enumeration.engine import starts
+from solver.graph import cuts
+from solver.graph.cuts import evaluate, family_cuts, join_cuts
 from solver.graph.edges import build_layers
-from tests.enumeration.test_engine import NO_CUTOFF, chain_splits, chain_time, random_chain
+from tests.graph.drawn import NO_CUTOFF, chain_splits, chain_time, problems, random_chain
+from tests.recorded import as_recorded, digest, summary
 from tests.seeds import one_each
 
 
@@ -17,23 +19,35 @@ def test_cuts_bound_every_split_and_reach_that_they_come_from(seed: int) -> None
     problem = random_chain(seed)
     splits = np.array(list(chain_splits(problem)))
     arcs = np.zeros((len(splits), problem.num_stages), dtype=np.int64)
-    found = evaluate(problem, arcs, splits, harvest=True)
-    assert found.step_time.tolist() == [chain_time(problem, tuple(s)) for s in splits.tolist()]
-    assert found.cuts is not None
-    assert len(join_cuts([found.cuts, found.cuts])) == len(found.cuts)
-    lengths = np.zeros((len(found.cuts), len(splits)), dtype=np.int64)
+    simulated = evaluate(problem, arcs, splits, harvest=True)
+    assert simulated.step_time.tolist() == [chain_time(problem, tuple(s)) for s in splits.tolist()]
+    assert simulated.cuts is not None
+    assert len(join_cuts([simulated.cuts, simulated.cuts])) == len(simulated.cuts)
+    lengths = np.zeros((len(simulated.cuts), len(splits)), dtype=np.int64)
     for k, edges in enumerate(build_layers(problem, NO_CUTOFF)):
         runs = zip(edges.start.tolist(), edges.end.tolist(), strict=True)
         number = {run: i for i, run in enumerate(runs)}
         path = [number[run] for run in zip(*splits[:, k : k + 2].T.tolist(), strict=True)]
-        lengths += found.cuts.values(k, edges)[:, path]
-    assert (lengths.max(axis=0) == found.step_time).all()
+        lengths += simulated.cuts.values(k, edges)[:, path]
+    assert (lengths.max(axis=0) == simulated.step_time).all()
 
 
-def test_a_tail_counts_for_cuts_of_its_device() -> None:
-    """Two cuts without operations, of devices 0 and 1; the tail of 7 ns is of device 1."""
-    edges = build_layers(random_chain(1), NO_CUTOFF)[0]
-    none, lane = np.zeros((2, 10), dtype=np.int64), np.zeros(2, dtype=np.int64)
-    cuts = Cuts(none, lane, device=np.arange(2), num_devices=2)
-    values = cuts.values(1, replace(edges, tail=np.full(len(edges), 7)))
-    assert values[:, 0].tolist() == [0, 7]
+def test_step_times_and_cuts_are_the_recorded_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a few splits, in batches; after one batch a search may be stopped."""
+    figures = {}
+    for name, problem in problems().items():
+        layers = build_layers(problem, NO_CUTOFF)
+        if not all(map(len, layers)):
+            continue
+        arcs, splits = path_of(layers, starts(layers))
+        monkeypatch.setattr(cuts, "BATCH_BYTES", 1 << 10)
+        simulated = evaluate(problem, arcs, splits, harvest=True)
+        first = evaluate(problem, arcs, splits, stop=lambda: True)
+        monkeypatch.undo()
+        assert simulated.cuts is not None
+        values = [simulated.cuts.values(k, edges) for k, edges in enumerate(layers)]
+        family = family_cuts(problem)
+        paths = summary([simulated.cuts, values, family, family.take(np.array([0, 2]))])
+        times = sorted(simulated.step_time.tolist())
+        figures[name] = [times, len(first.step_time), len(family), digest(paths)]
+    as_recorded("cuts", figures)

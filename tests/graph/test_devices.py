@@ -11,8 +11,9 @@ from solver.graph.cuts import family_cuts
 from solver.graph.devices import DeviceGraph
 from solver.graph.problem import Intervals
 from tests import brute_force
-from tests.enumeration.test_engine import NO_CUTOFF
+from tests.graph.drawn import NO_CUTOFF, tables
 from tests.random_configs import random_optimum_ns, random_tables
+from tests.recorded import as_recorded, digest, summary
 from tests.seeds import few_and_many
 
 
@@ -21,26 +22,52 @@ from tests.seeds import few_and_many
 def test_the_graph_holds_every_plan(seeds: Sequence[int], zones: bool) -> None:
     """Every order with every split that fits, once, and none that is not one."""
     for seed in seeds:
-        tables = random_tables(seed, zones, "interleaved")
-        intervals = Intervals(tables)
-        share = tables.num_micro_batches // tables.config.dp
-        problem = order_graph(intervals, Placer(tables), share)
+        costs = random_tables(seed, zones, "interleaved")
+        intervals = Intervals(costs)
+        share = costs.num_micro_batches // costs.config.dp
+        problem = order_graph(intervals, Placer(costs), share)
         assert problem is not None
         graph = DeviceGraph(intervals, problem)
-        left = graph.everything(NO_CUTOFF)
-        assert left is not None
-        arcs, splits = graph.plans(left)
-        nodes = sum(tables.config.nodes_used)
-        orders = [problem.order(own * tables.config.vpp)[:nodes] for own in arcs.tolist()]
+        layers = graph.everything(NO_CUTOFF)
+        assert layers is not None
+        arcs, splits = graph.plans(layers)
+        nodes = sum(costs.config.nodes_used)
+        orders = [problem.order(path * costs.config.vpp)[:nodes] for path in arcs.tolist()]
         plans = list(zip(orders, map(tuple, splits.tolist()), strict=True))
-        assert len(set(plans)) == len(plans) == graph.count(left)
-        known = set(product(brute_force.all_orders(tables), brute_force.all_splits(tables)))
-        assert set(plans) <= known
-        if (tables.capacity_bytes >= 8e9).all():
-            assert set(plans) == known
+        assert len(set(plans)) == len(plans) == graph.count(layers)
+        every = set(product(brute_force.all_orders(costs), brute_force.all_splits(costs)))
+        assert set(plans) <= every
+        if (costs.capacity_bytes >= 8e9).all():
+            assert set(plans) == every
         # What paths of any schedule refute is below the best plan, but a tenth of it is refuted.
         best, paths = random_optimum_ns(seed, zones, "interleaved"), family_cuts(problem)
         if best is not None:
             for cutoff, holds in ((best + 1, True), (best // 10, False)):
-                kept = graph.thinned(left, paths.rows, paths.device, cutoff)
+                kept = graph.thinned(layers, paths.rows, paths.device, cutoff)
                 assert (kept is not None) == holds, seed
+
+
+def test_graphs_are_the_recorded_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Edges and plans, of all and of what paths leave; too many edges are no graph."""
+    figures: dict[str, object] = {}
+    for name, costs in tables().items():
+        intervals, share = Intervals(costs), costs.num_micro_batches // costs.config.dp
+        problem = order_graph(intervals, Placer(costs), share)
+        if costs.config.vpp == 1 or problem is None or not problem.stages:
+            continue
+        graph, paths = DeviceGraph(intervals, problem), family_cuts(problem)
+        layers = graph.everything(NO_CUTOFF)
+        assert layers is not None
+        left = []
+        for power in range(2, 18):
+            cutoff = int(costs.longest_ns * 0.8**power)
+            kept = graph.thinned(layers, paths.rows, paths.device, cutoff)
+            left.append(0 if kept is None else graph.count(kept))
+            fewer = graph.everything(cutoff)
+            left.append(-1 if fewer is None else sum(map(len, fewer)))
+        figures[name] = [digest(summary([layers])), graph.count(layers), left]
+        for limit, holds in ((sum(map(len, layers)), True), (sum(map(len, layers)) - 1, False)):
+            monkeypatch.setattr("solver.graph.devices.MOST_EDGES", limit)
+            assert (graph.everything(NO_CUTOFF) is not None) == holds
+        monkeypatch.undo()
+    as_recorded("devices", figures)

@@ -1,38 +1,46 @@
-"""Where stages of free size may stand: counted by hand."""
+"""Where stages of free size may stand: counted by hand, and of drawn places."""
 
 from dataclasses import replace
 
 from formulations.node_sharing import NodeSplit
-from solver.graph.gpu_graph import GpuGraph, State
-from tests.template_cases import random_places
-
-
-def graph(nodes: int, gpus: int = 2) -> GpuGraph:
-    """One group of nodes, stages of any number of their GPUs."""
-    return GpuGraph(random_places(1, 6, [gpus], [nodes], NodeSplit.ANY), [(nodes,)])
+from solver.graph.gpu_graph import GpuGraph
+from solver.graph.places import places_of
+from solver.graph.problem import Intervals
+from tests.graph.drawn import staged_tables
+from tests.recorded import as_recorded, digest
+from tests.template_cases import finals_of, random_places, small_case
 
 
 def test_two_nodes_of_two_gpus_hold_two_to_four_stages() -> None:
-    """Each node is one stage of two GPUs or two of one; three GPUs are three, two or one stage."""
-    assert graph(2).numbers == [2, 3, 4]
-    assert graph(1, 3).numbers == [1, 2, 3]
-    assert graph(1, 3).start == State((0,), 0, None)
+    """Each node is one stage of two GPUs or two of one; a stage of four takes both."""
+    places = random_places(1, 6, [2], [2], NodeSplit.ANY)
+    assert GpuGraph(places, [(2,)]).numbers == [2, 3, 4]
+    wide = GpuGraph(replace(places, gpus=(1, 4)), [(2,)])
+    assert [step.after.used for step in wide.steps[wide.start]] == [(1,), (2,)]
 
 
-def test_a_stage_of_four_gpus_takes_two_nodes_of_two() -> None:
-    """Both are full then."""
-    places = replace(random_places(1, 6, [2], [2], NodeSplit.ANY), gpus=(1, 4))
-    graph = GpuGraph(places, [(2,)])
-    assert [step.after.used for step in graph.steps[graph.start]] == [(1,), (2,)]
-
-
-def test_a_stage_fills_the_node_that_was_begun() -> None:
-    """After one GPU of a node only another one of it may follow; then the node is full."""
-    found = graph(1)
-    assert [step.fresh for step in found.steps[found.start]] == [True, True]
-    begun = next(state for state in found.steps if state.filled == 1)
-    (step,) = found.steps[begun]
-    assert (step.fresh, step.after.filled, found.is_end(step.after)) == (False, 2, True)
-    assert found.steps[step.after] == []
-    assert found.may_be_followed(begun, 1)
-    assert not found.may_be_followed(begun, 2)
+def test_graphs_are_the_recorded_ones() -> None:
+    """Numbers of stages, steps, and a template of the first ones; of both ways to split."""
+    graphs = {
+        f"{split} {seed} {n}": GpuGraph(places, finals)
+        for split in NodeSplit
+        for seed in range(5)
+        for places in [small_case(seed, split, 3 * (seed % 2) or None)]
+        for n, finals in finals_of(places).items()
+    }
+    for name, tables in staged_tables().items():
+        assert tables.by_place is not None
+        places = places_of(Intervals(tables), tables.by_place)
+        graphs[name] = GpuGraph(places, [tables.config.nodes_used])
+    figures: dict[str, object] = {}
+    for name, graph in graphs.items():
+        every = [step for steps in graph.steps.values() for step in steps]
+        path, state = [], graph.start
+        while steps := graph.steps[state]:
+            path.append(steps[-1])
+            state = steps[-1].after
+        alone = name in staged_tables() or not graph.numbers
+        template = None if alone else graph.template(path, range(len(path) + 1), 4)
+        follows = [graph.may_be_followed(s, n) for s in graph.steps for n in range(4)]
+        figures[name] = [graph.numbers, len(every), digest([every, template, follows])]
+    as_recorded("gpu_graph", figures)

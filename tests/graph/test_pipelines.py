@@ -9,29 +9,12 @@ from formulations.costs.intervals import interval_sums
 from formulations.node_sharing import NodeSplit
 from solver.enumeration.engine import solve_split
 from solver.graph.gpu_graph import GpuGraph
-from solver.graph.pipelines import FreeDegrees
+from solver.graph.pipelines import FreeDegrees, StageDegrees
+from solver.graph.problem import Intervals
+from tests.graph.drawn import NO_CUTOFF, figures, staged_tables
+from tests.recorded import as_recorded, digest
 from tests.seeds import one_each
 from tests.template_cases import all_templates, finals_of, random_places, small_case
-
-NO_CUTOFF = 1 << 40
-
-
-def test_arcs_hold_pipelines_of_every_length() -> None:
-    """Two nodes of two GPUs: 2 to 4 stages, at first empty ones, which lead to the same places.
-
-    One stage alone is no pipeline.
-    """
-    alone = GpuGraph(random_places(1, 6, [1], [1], NodeSplit.ANY), [(1,)])
-    assert FreeDegrees(alone, 4).arcs == []
-    graph = GpuGraph(random_places(1, 6, [2], [2], NodeSplit.ANY), [(2,)])
-    arcs = FreeDegrees(graph, 4).arcs
-    # 1: empty, or one GPU, as 3 stages have to follow. 2: from there the next GPU; from the start
-    # empty, one or two GPUs. 3: two GPUs from the start; a node's second; one of the next node
-    # after a full one, whose last stage has one GPU or two. 4: the GPUs left of these 3 states.
-    assert [len(stage) for stage in arcs] == [2, 4, 4, 3]
-    assert [sum(arc.what is None for arc in stage) for stage in arcs] == [1, 1, 0, 0]
-    # Tied embeddings, of the one place that they take any time at.
-    assert FreeDegrees(graph, 4).problem.stages[-1].embedding.tolist() == [0, 0, 4]
 
 
 def test_every_gpu_works_on_its_fastest_layers() -> None:
@@ -50,10 +33,44 @@ def test_the_best_path_is_a_template_and_none_is_below_the_work(seed: int) -> No
         pipelines = FreeDegrees(GpuGraph(places, finals), 3)
         if not pipelines.arcs:
             continue
-        found = solve_split(pipelines.problem, NO_CUTOFF)
-        assert found.arcs is not None
-        assert found.split is not None
-        assert found.step_time_ns is not None
-        assert pipelines.least_ns() <= found.step_time_ns
-        template = pipelines.template(found.arcs.tolist(), found.split.tolist())
+        outcome = solve_split(pipelines.problem, NO_CUTOFF)
+        assert outcome.arcs is not None
+        assert outcome.split is not None
+        assert outcome.step_time_ns is not None
+        assert pipelines.least_ns() <= outcome.step_time_ns
+        template = pipelines.template(outcome.arcs.tolist(), outcome.split.tolist())
         assert template in set(all_templates(places, number))
+
+
+def test_templates_are_the_recorded_ones() -> None:
+    """One stage alone is no pipeline; shorter pipelines begin with empty stages."""
+    made: dict[str, object] = {}
+    for seed in range(10):
+        split = list(NodeSplit)[seed % len(NodeSplit)]
+        places = small_case(seed, split, 4 * (seed % 3 == 1) or None)
+        for number, finals in finals_of(places).items():
+            pipelines = FreeDegrees(GpuGraph(places, finals), 2 + seed % 3)
+            case = f"template {seed} {number}"
+            made[case] = arcs = [len(stage) for stage in pipelines.arcs]
+            if arcs:
+                outcome = solve_split(pipelines.problem, NO_CUTOFF)
+                best = [outcome.step_time_ns, pipelines.least_ns()]
+                made[case] = [arcs, *best, figures(pipelines.problem)]
+    as_recorded("pipelines", made)
+
+
+def test_stages_with_degrees_of_their_own_are_the_recorded_ones() -> None:
+    """Their problems and best plans."""
+    made: dict[str, object] = {}
+    for name, tables in staged_tables().items():
+        assert tables.by_place is not None
+        pipelines = StageDegrees(Intervals(tables), tables.by_place)
+        made[name] = arcs = [len(stage) for stage in pipelines.arcs]
+        if not arcs:
+            continue
+        outcome = solve_split(pipelines.problem, NO_CUTOFF)
+        plan = None
+        if outcome.arcs is not None and outcome.split is not None:
+            plan = pipelines.plan(outcome.arcs.tolist(), outcome.split.tolist())
+        made[name] = [arcs, outcome.step_time_ns, digest(plan), figures(pipelines.problem)]
+    as_recorded("pipelines", made)

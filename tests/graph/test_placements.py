@@ -7,31 +7,24 @@ import pytest
 from formulations.costs.placement import Placer
 from solver.bounds.largest_share import config_bound_ns
 from solver.graph.all_orders import free_order
-from solver.graph.placements import StageZones
+from solver.graph.placements import Columns, StageZones, fixed_order, replica_classes
 from solver.graph.problem import Intervals
 from solver.heuristics.time_tables import TimeTables
 from solver.search.enumeration import enumerate_config
 from tests import brute_force
-from tests.equal_nodes import equal_nodes
-from tests.random_configs import extreme_optimum_ns, extreme_tables
+from tests.graph.drawn import NO_CUTOFF, figures, tables
+from tests.random_configs import extreme_optimum_ns, extreme_tables, wide_zones
+from tests.recorded import as_recorded, digest, summary
 from tests.seeds import few_and_many
-
-NO_CUTOFF = 1 << 50
-
-
-def test_lanes_share_the_link_between_zones() -> None:
-    """Two lanes of three replicas: six messages of 1 MB at 0.5 GB/s, after 1 ms."""
-    zones = StageZones(Placer(equal_nodes(nodes=2, gpus=4, tp=1, dp=4, pp=2, zones="xy")))
-    assert zones.sends((0, 0), (1, 1), 3) == [(13_000_000,)] * 2
 
 
 @pytest.mark.parametrize("seeds", few_and_many(range(240), 24))
 def test_bounds_and_plans_over_extreme_links(seeds: Sequence[int]) -> None:
     """No bound is above the optimum, which is found below 1 ns more, and nothing below itself."""
     for seed in seeds:
-        tables, best = extreme_tables(seed), extreme_optimum_ns(seed)
-        intervals, limit = Intervals(tables), NO_CUTOFF if best is None else best
-        assert TimeTables(tables.instance).forms([tables.config])[0].bound_ns <= limit, seed
+        costs, best = extreme_tables(seed), extreme_optimum_ns(seed)
+        intervals, limit = Intervals(costs), NO_CUTOFF if best is None else best
+        assert TimeTables(costs.instance).forms([costs.config])[0].bound_ns <= limit, seed
         for cutoff in {NO_CUTOFF, limit, min(limit + 1, NO_CUTOFF)}:
             assert config_bound_ns(intervals, cutoff) <= limit, seed
             answer = enumerate_config(intervals, cutoff, 0.0, lambda: False)
@@ -43,18 +36,44 @@ def test_bounds_and_plans_over_extreme_links(seeds: Sequence[int]) -> None:
 def test_a_stage_that_spans_zones_takes_as_long_as_said(seeds: Sequence[int]) -> None:
     """Orders with such a stage have only splits of at least `spanning_ns`; the others a graph."""
     for seed in seeds:
-        tables = extreme_tables(seed)
-        placer = Placer(tables)
-        zones, dp = StageZones(placer), tables.config.dp
+        costs = extreme_tables(seed)
+        placer = Placer(costs)
+        zones, dp = StageZones(placer), costs.config.dp
         if not zones.known:
             continue
         apart, spanning = list[tuple[int, ...]](), list[tuple[int, ...]]()
-        for order in brute_force.all_orders(tables):
-            slots = [zones.zone_of_group[j] for j in order for _ in range(tables.slots_per_node[j])]
+        for order in brute_force.all_orders(costs):
+            slots = [zones.zone_of_group[j] for j in order for _ in range(costs.slots_per_node[j])]
             in_one_zone = all(len(set(slots[i : i + dp])) == 1 for i in range(0, len(slots), dp))
             (apart if in_one_zone else spanning).append(order)
-        best = brute_force.optimum_ns(tables, orders=spanning)
+        best = brute_force.optimum_ns(costs, orders=spanning)
         assert best is None or zones.spanning_ns() <= best, seed
         assert zones.aligned or not apart, seed
-        problem = free_order(Intervals(tables), placer, split=True)
+        problem = free_order(Intervals(costs), placer, split=True)
         assert problem is None or bool(problem.stages) == bool(apart), seed
+
+
+def test_problems_are_the_recorded_ones() -> None:
+    """Of single orders, with a replica of each class; zones; columns of two groups together."""
+    made: dict[str, object] = {}
+    wide = {f"wide {seed}": wide_zones(seed) for seed in range(6)}
+    for name, costs in (tables() | wide).items():
+        intervals, placer, config = Intervals(costs), Placer(costs), costs.config
+        zones, orders = StageZones(placer), []
+        for order in brute_force.all_orders(costs)[:4]:
+            placement = placer.costs(order)
+            classes = replica_classes(placement, config.dp)
+            shares = [1 + n % 3 for n in range(len(classes))]
+            problem = fixed_order(intervals, placement, classes, shares)
+            orders.append([digest(classes), figures(problem)])
+        spanning = zones.spanning_ns()
+        split = [zones.split_by(cutoff) for cutoff in (None, 0, spanning, spanning + 1)]
+        groups = list(costs.used)
+        sends = [zones.sends([i] * 2, [j] * 2, 3) for i in groups for j in groups]
+        across = [zones.embedding_ns(zones.zone_of_group[i], j) for i in groups for j in groups]
+        rings = [zones.ring([i, j]) for i in groups for j in groups] if zones.known else []
+        columns = Columns(intervals, [groups, groups[:1]])
+        places = [columns.first(k, m) for k in range(config.pp) for m in (1, 4)]
+        zoned = [zones.aligned, split, spanning, digest([sends, across, rings])]
+        made[name] = [orders, zoned, places, digest(summary(list(columns.times())))]
+    as_recorded("placements", made)

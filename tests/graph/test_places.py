@@ -1,15 +1,17 @@
 """Tables of what a stage costs at every place of an instance."""
 
-import numpy as np
 import pytest
 
 from formulations.costs.template_costs import stage_tables
 from formulations.node_sharing import NodeSplit
 from formulations.space.configurations import pipeline_strategies
-from solver.graph.places import place_costs
+from solver.graph.places import Places, place_costs, places_of
+from solver.graph.problem import Intervals
+from tests.graph.drawn import staged_tables
+from tests.recorded import as_recorded, digest, summary
 from tests.seeds import one_each
 from tests.small_instances import random_instance
-from tests.template_cases import random_places
+from tests.widened import widened
 
 
 @pytest.mark.parametrize("seed", one_each(range(12), 4))
@@ -24,10 +26,32 @@ def test_places_cost_what_tables_of_their_gpus_say(seed: int) -> None:
         assert places.forward[x, 1, 2] == tables.forward_ns[1, j]
         assert places.of_group(j)[gpus] == x
         assert (places.fits(x, 4) <= places.fits(x, 1)).all()
-    assert np.array(places.nodes).tolist() == [group.nodes for group in instance.cluster.groups]
 
 
-def test_layers_without_room_do_not_fit() -> None:
-    """Of six layers three at most."""
-    places = random_places(1, 6, [1], [1], NodeSplit.ANY, room=3)
-    assert np.flatnonzero(places.fits(0, 1)[0]).tolist() == [1, 2, 3]
+def _figures(places: Places) -> list[object]:
+    """All that is said of places, with what four stages of them recompute."""
+    size = places.num_layers
+    extra = [places.memory.extra(x, 3) for x in range(len(places.gpus))]
+    ways = [places.memory.recomputed(x, 3, (0, size)) for x in range(len(places.gpus))]
+    held = [places.held(4, k, m) for k in range(4) for m in (2, 5)]
+    fixed = places.split, places.nodes, places.node_gpus, places.group, places.gpus, held
+    times = places.forward, places.backward, places.finish, *extra
+    sends = places.send, places.send_back, places.embedding
+    flags = places.tied, places.blocking, places.schedule
+    return [*fixed, digest([summary([*times, *sends]), flags, ways])]
+
+
+def test_places_are_the_recorded_ones() -> None:
+    """Of templates, for one stage alone and several; of stages with degrees of their own."""
+    figures: dict[str, object] = {}
+    for seed in range(6):
+        instance = (random_instance, widened)[seed % 2](seed)
+        links = [group.inter_node for group in instance.cluster.groups][: seed % 3]
+        for n, strategy in enumerate(list(pipeline_strategies(instance, 1))[::3]):
+            for split in NodeSplit:
+                costs = place_costs(instance, strategy, split, links)
+                figures[f"{seed}.{n} {split}"] = [_figures(costs.alone), _figures(costs.several)]
+    for name, tables in staged_tables().items():
+        assert tables.by_place is not None
+        figures[name] = _figures(places_of(Intervals(tables), tables.by_place))
+    as_recorded("places", figures)

@@ -1,12 +1,14 @@
-"""Distinct values and rows are numpy's; states after a stage are counted."""
+"""Split problems: distinct rows are numpy's; memory of intervals, devices and their chunks."""
 
 import numpy as np
 import pytest
 
-from solver.graph.all_orders import free_order
-from solver.graph.problem import Intervals, distinct, distinct_rows
-from tests.bounds.test_node_classes import two_groups
-from tests.enumeration.test_engine import random_chain
+from formulations.costs.placement import Placer
+from solver.graph.placements import fixed_order, replica_classes
+from solver.graph.problem import Intervals, by_message, distinct, distinct_rows, runs, walk
+from tests import brute_force
+from tests.graph.drawn import problems, tables
+from tests.recorded import as_recorded, digest, summary
 
 
 @pytest.mark.parametrize("shape", [(0, 3), (1, 1), (40, 1), (60, 4), (30, 9)])
@@ -17,10 +19,47 @@ def test_distinct_values_and_rows_are_those_of_numpy(shape: tuple[int, int]) -> 
     assert np.array_equal(distinct_rows(rows), np.unique(rows, axis=0))
 
 
-def test_states_after_a_stage_of_two_slots() -> None:
-    """On two nodes of one slot, on one and half of the node of two, or on that node."""
-    placer = two_groups((2, 1), (1, 2), 2)
-    problem = free_order(Intervals(placer.tables), placer, split=False)
-    assert problem is not None
-    assert [(arcs.num_states, arcs.alike) for arcs in problem.stages] == [(3, False)] * 2
-    assert all(arcs.alike for arcs in random_chain(1).stages)  # of one lane
+def test_runs_of_numbers_and_walks_that_end() -> None:
+    """Two numbers from 5 on, none, and one from 0 on; of steps by 1 or 2 those that reach 4."""
+    owner, number = runs(np.array([5, 9, 0]), np.array([2, 0, 1]))
+    assert (owner.tolist(), number.tolist()) == ([0, 0, 2], [5, 6, 0])
+    steps = walk(0, 3, lambda k, at: [(at + n, n) for n in (1, 2) if k < 2 or at + n == 4], 9)
+    assert steps is not None
+    assert [[move.what for move in stage] for stage in steps] == [[1, 2], [1, 2, 1], [2, 1]]
+    assert walk(0, 3, lambda k, at: [(at + n, n) for n in (1, 2)], 8) is None
+
+
+def test_problems_are_the_recorded_ones() -> None:
+    """What beside the latency is left of a stage, numbers of states, and whether lanes differ."""
+    figures: dict[str, object] = {}
+    for name, problem in problems().items():
+        stages = [(arcs.num_states, arcs.alike) for arcs in problem.stages]
+        beside = [problem.left(k) for k in range(problem.num_stages)]
+        sizes = problem.num_devices, problem.num_layers, problem.num_lanes
+        figures[name] = [sizes, stages, digest(summary([beside, problem.work]))]
+    as_recorded("problem", figures)
+
+
+def test_room_is_the_recorded_one() -> None:
+    """Of stages and messages; of devices with several chunks, and what these recompute."""
+    figures: dict[str, object] = {}
+    for name, costs in tables().items():
+        intervals, config = Intervals(costs), costs.config
+        pairs = [(j, k) for j in range(len(config.nodes_used)) for k in range(config.pp)]
+        fits = [int(intervals.fits(j, k, m).sum()) for j, k in pairs for m in (1, 3)]
+        kinds = [
+            {n: int(mask.sum()) for n, mask in by_message(costs, k, intervals.allowed).items()}
+            for k in range(config.num_stages)
+        ]
+        room = summary([intervals.room, intervals.forward, intervals.backward, intervals.weight])
+        chunks: list[object] = []
+        for order in brute_force.all_orders(costs)[:3]:
+            placement = Placer(costs).costs(order)
+            classes = replica_classes(placement, config.dp)
+            problem = fixed_order(intervals, placement, classes, [3] * len(classes))
+            splits = np.array(list(brute_force.all_splits(costs)))
+            chunks.append(int(problem.fits(splits).sum()))
+            if problem.memory is not None:
+                chunks.append(summary(problem.memory.backward(splits, 0)))
+        figures[name] = [fits, [list(kind.items()) for kind in kinds], digest([room, chunks])]
+    as_recorded("intervals", figures)
