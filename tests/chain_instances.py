@@ -37,6 +37,17 @@ def chain_tables(instance: Instance, dp: int = 1) -> CostTables:
     return build_tables(instance, config)
 
 
+def chain_of(kinds: str, pp: int, embedding_only: bool = False) -> CostTables:
+    """Tables of pp single-GPU nodes; `kinds` has e, b, h for embedding, block, head."""
+    names = {"e": "embedding", "b": "block", "h": "head"}
+    layers = [layer(names[kind], 10 + n, 10**6, 0) for n, kind in enumerate(kinds)]
+    group = nodes_of(gpu("one", 100, 80), name="one", nodes=pp)
+    work = workload(layers, 4, 1000, tied=False)
+    search = SearchSpace(embedding_only_stages=embedding_only)
+    instance = instance_of("chain", work, [group], search=search)
+    return build_tables(instance, plain_config((pp,), pp=pp))
+
+
 def all_splits(layers: int, stages: int) -> Iterator[tuple[int, ...]]:
     """Every way to cut `layers` layers into non-empty stages."""
     for inner in combinations(range(1, layers), stages - 1):

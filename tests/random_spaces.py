@@ -125,6 +125,12 @@ def random_space(seed: int, target: Target) -> Instance:
     raise AssertionError("no instance")
 
 
+def spread(instance: Instance, most: int) -> list[Configuration]:
+    """About so many of its configurations at most, from all over the plan space."""
+    space = list(configs(instance))
+    return space[:: 1 + len(space) // most]
+
+
 def perturbed(
     rng: random.Random, config: Configuration, donors: Sequence[Configuration]
 ) -> Configuration:

@@ -4,42 +4,68 @@ from random import Random
 
 import pytest
 
-from formulations.decisions import even_shares
-from solver.heuristics.config_search import LONGEST_NS, ConfigSearch
+from formulations.costs.tables import build_tables
+from formulations.instance.search import ScheduleName
+from solver.heuristics.config_search import LONGEST_NS, ConfigSearch, State
 from solver.heuristics.trial import PathPool
-from tests import brute_force
-from tests.chain_instances import FAST, SLOW, chain_instance, chain_tables
-from tests.random_configs import random_tables
-from tests.seeds import one_each
-
-pytestmark = pytest.mark.usefixtures("round_times")
+from tests.heuristics.test_blocks import random_tables as wide_tables
+from tests.random_configs import WITH_NEW, random_optimum_ns, random_tables
+from tests.recorded import as_recorded
 
 
-def test_a_start_evens_out_the_work_and_a_descent_ends_where_no_layer_moved_helps() -> None:
-    """6 blocks of 3 ms on a fast and 6 ms on a slow GPU: 4 and 2, 12 ms each; from 1 | 5 too."""
-    tables = chain_tables(chain_instance([2] * 6, [FAST, SLOW]))
-    search = ConfigSearch(tables, PathPool())
-    state = search.starts.start((0, 1), LONGEST_NS)
-    assert state is not None
-    assert state.split == (0, 5, 8)
-    assert search.starts.start((0, 1), 1) is None
-    state = search.starts.judged((0, 1), even_shares(tables), (0, 2, 8))
-    assert state is not None
-    best = search.descend(state, lambda: False)
-    assert best.step_time_ns == brute_force.optimum_ns(tables, orders=[(0, 1)])
-    assert search.descend(state, lambda: True) == state
+def first(search: ConfigSearch, below_ns: int) -> State | None:
+    """The start of the first order that has one."""
+    starts = (search.starts.start(order, below_ns) for order in search.first_orders)
+    return next((state for state in starts if state is not None), None)
 
 
-@pytest.mark.parametrize("seed", one_each(range(20), 5))
-def test_improvements_get_no_worse_and_stay_above_the_optimum(seed: int) -> None:
-    """Random configurations, from the first order that has a start."""
-    tables = random_tables(seed)
-    search, best_ns = ConfigSearch(tables, PathPool()), brute_force.optimum_ns(tables)
-    starts = [search.starts.start(order, LONGEST_NS) for order in search.first_orders]
-    state = next((state for state in starts if state is not None), None)
-    if state is None:
-        pytest.skip("no start fits")
-    assert best_ns is not None
-    times = [s.step_time_ns for s in search.improvements(state, Random(0), 20, lambda: False)]
-    assert times == sorted(times, reverse=True)
-    assert best_ns <= times[-1] <= state.step_time_ns
+@pytest.mark.parametrize("schedule", WITH_NEW)
+@pytest.mark.parametrize(
+    "seeds", [range(20), pytest.param(range(20, 80), marks=pytest.mark.slow)], ids=["few", "many"]
+)
+def test_plans_are_the_recorded_ones_and_get_better(
+    seeds: range, schedule: ScheduleName | None
+) -> None:
+    """A start, what a descent makes of it, and orders near that; none is below the optimum."""
+    figures: dict[str, object] = {}
+    for seed in seeds:
+        zones = seed % 5 == 0
+        search = ConfigSearch(random_tables(seed, zones, schedule), PathPool())
+        best_ns, start = random_optimum_ns(seed, zones, schedule), first(search, LONGEST_NS)
+        if start is None:
+            continue
+        assert search.descend(start, lambda: True) == start
+        near = list(search.improvements(start, Random(0), 20, lambda: False))
+        times = [state.step_time_ns for state in (start, *near)]
+        assert best_ns is not None
+        assert times == sorted(times, reverse=True)
+        assert times[-1] >= best_ns
+        states = [first(search, best_ns), start, search.descend(start, lambda: False), near[-1]]
+        figures[f"{seed} {schedule}"] = [
+            state and [*state.order, *state.shares, *state.split, state.step_time_ns]
+            for state in states
+        ]
+    if seeds[0] == 0:
+        as_recorded("config_search", figures)
+
+
+@pytest.mark.parametrize("uneven", [False, True])
+def test_plans_of_many_layers_and_nodes_are_the_recorded_ones(uneven: bool) -> None:
+    """Four stages of four nodes of three kinds, orders of which many are near."""
+    figures: dict[str, object] = {}
+    for seed in range(8):
+        tables = wide_tables(seed)
+        instance = tables.instance
+        if uneven:
+            instance = instance.but(
+                search={"micro_batches": "uneven"}, workload={"global_batch": 24}
+            )
+        search = ConfigSearch(build_tables(instance, tables.config), PathPool())
+        start = first(search, LONGEST_NS)
+        assert start is not None
+        found = list(search.improvements(start, Random(seed), 16, lambda: False))[-1]
+        figures[f"wide {seed} {uneven}"] = [
+            [*state.order, *state.shares, *state.split, state.step_time_ns]
+            for state in (start, search.descend(start, lambda: False), found)
+        ]
+    as_recorded("config_search", figures)

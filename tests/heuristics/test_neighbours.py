@@ -1,12 +1,13 @@
 """Moves of the local search: orders stay permutations, shares keep their sum."""
 
 from collections import Counter
-from itertools import islice
+from itertools import islice, product
 from random import Random
 
 import numpy as np
 import pytest
 
+from solver.heuristics.balance import Kinds
 from solver.heuristics.neighbours import (
     fair_shares,
     near_orders,
@@ -14,9 +15,9 @@ from solver.heuristics.neighbours import (
     near_splits,
     permuted,
     start_orders,
-    striped,
     turned_orders,
 )
+from tests.recorded import as_recorded, digest
 
 
 @pytest.mark.parametrize(("used", "per_stage"), [((4, 3, 5), 3), ((2, 0, 1), 1), ((0, 7, 9), 5)])
@@ -32,14 +33,6 @@ def test_all_orders_use_the_same_nodes(used: tuple[int, ...], per_stage: int) ->
     assert near == again
 
 
-def test_orders_by_hand() -> None:
-    """2 nodes each of two groups, 2 per stage: two orders of the runs, and one of each a stage."""
-    assert start_orders((2, 2), 2) == [(0, 0, 1, 1), (1, 1, 0, 0), (0, 1, 0, 1)]
-    assert striped((6, 3), 3) == (0, 0, 1) * 3
-    assert striped((3, 3), 3) == (0, 0, 1, 0, 1, 1)  # 1.5 rounds to 2 + 1, then 1 + 2
-    assert len(turned_orders((3, 2), 1, 2)) == 10  # 3 + 2 nodes have no more
-
-
 def test_near_splits_are_all_moves_of_one_layer() -> None:
     """2 + 1 + 3 layers: six moves, of which those that empty the middle stage are left out."""
     # sizes 1 2 3, 1 1 4, 3 1 2, 2 2 2 remain; 3 0 3 and 2 0 4 do not
@@ -47,11 +40,27 @@ def test_near_splits_are_all_moves_of_one_layer() -> None:
     assert found == {(0, 1, 3, 6), (0, 1, 2, 6), (0, 3, 4, 6), (0, 2, 4, 6)}
 
 
-def test_layers_go_along_with_the_nodes_of_their_stage() -> None:
-    """Stages of kinds a a b with 1, 2, 3 layers, as b a a: 3, 1, 2 layers."""
-    a, b = ((0, 4),), ((1, 4),)
-    assert permuted([a, a, b], [b, a, a], (0, 1, 3, 6)) == (0, 3, 4, 6)
-    assert permuted([a, a, b], [b, b, a], (0, 1, 3, 6)) is None
+def test_orders_splits_and_shares_are_the_recorded_ones() -> None:
+    """Of which the first one seen is 2 + 2 nodes, 2 per stage: two runs, or one of each a stage."""
+    assert start_orders((2, 2), 2) == [(0, 0, 1, 1), (1, 1, 0, 0), (0, 1, 0, 1)]
+    figures: dict[str, object] = {}
+    for used, per_stage in product([(2, 2), (6, 3), (3, 3), (7, 2, 4), (1, 0, 9)], (1, 2, 3)):
+        starts, turned = start_orders(used, per_stage), turned_orders(used, per_stage, 4)
+        near = islice(near_orders(starts[-1], per_stage, Random(0)), 60)
+        orders = [starts, turned, list(near)]
+        figures[f"orders {used} {per_stage}"] = [[len(each), digest(each)] for each in orders]
+    for seed in range(12):
+        rng = np.random.default_rng(seed)
+        times = rng.integers(1, 30, (3, 4))
+        kinds: Kinds = [((int(j), 4),) for j in rng.integers(0, 3, 5)]
+        times[:, 1] = times[:, seed % 3]
+        split = (0, *rng.choice(np.arange(1, 12), 4, replace=False).cumsum().tolist(), 60)
+        shares = fair_shares(times, 4 + 3 * seed)
+        figures[f"shares {seed}"] = [shares, near_shares(times, shares)]
+        figures[f"permuted {seed}"] = [
+            permuted(kinds, after, split) for after in (kinds[::-1], [*kinds[1:], ((0, 4),)])
+        ]
+    as_recorded("neighbours", figures)
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -67,12 +76,3 @@ def test_fair_shares_have_the_least_largest_estimate(seed: int) -> None:
     found = fair_shares(times, 9)
     assert found in every
     assert latest(found) == min(map(latest, every))
-
-
-def test_near_shares_move_one_micro_batch_from_late_to_early() -> None:
-    """Replicas of 1, 2 and 2 ns a micro-batch with 4 each: 4, 8, 8 ns; equal ones once."""
-    # late to early: 8 to 4 ns; and with three on each side also back, which is tried last
-    found = near_shares(np.array([[1, 2, 2]]), (4, 4, 4))
-    assert found[0] == (5, 3, 4)
-    assert all(sum(shares) == 12 and min(shares) > 0 for shares in found)
-    assert near_shares(np.array([[1, 2]]), (1, 1)) == []

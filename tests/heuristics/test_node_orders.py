@@ -1,7 +1,8 @@
 """Node orders that are tried; lower bounds of the step time of a split."""
 
-from itertools import permutations
+from itertools import permutations, product
 
+import numpy as np
 import pytest
 
 from formulations.costs.placement import Placer
@@ -10,14 +11,10 @@ from formulations.costs.tables import build_tables
 from formulations.decisions import even_shares
 from formulations.space import configs
 from solver.heuristics.balance import SplitSpace, order_balance
-from solver.heuristics.node_orders import (
-    compute_bound_ns,
-    count_orders,
-    node_orders,
-)
+from solver.heuristics.node_orders import compute_bound_ns, count_orders, node_orders
 from solver.simulate import step_time_ns
 from tests.chain_instances import all_splits
-from tests.seeds import one_each
+from tests.recorded import as_recorded, summary
 from tests.small_instances import random_instance
 
 
@@ -40,15 +37,19 @@ def test_above_the_limit_orders_are_rotations_and_groups_at_an_end() -> None:
     assert found == sorted(found)
 
 
-@pytest.mark.parametrize("seed", one_each(range(12), 4))
-def test_bounds_of_a_split_stay_below_its_simulated_step_time(seed: int) -> None:
-    """Compute alone, whatever the transfers and what follows."""
-    instance = random_instance(seed)
-    for config in configs(instance):
-        tables = build_tables(instance, config)
-        space, placer, shares = SplitSpace(tables), Placer(tables), even_shares(tables)
-        for order in node_orders(config.nodes_used, 6):
-            stages, placement = order_balance(space, order, shares), placer.costs(order)
-            for split in all_splits(tables.num_layers, config.pp):
-                costs = split_costs(tables, placement, split, shares)
-                assert compute_bound_ns(stages, split) <= step_time_ns(costs)
+def test_bounds_of_a_split_stay_below_its_simulated_step_time_and_are_the_recorded_ones() -> None:
+    """Compute alone, whatever the transfers and what follows; sums over orders and splits."""
+    figures = {}
+    for seed, schedule in product(range(0, 12, 2), ("", "zb-h1")):
+        instance, sums = random_instance(seed), list[int]()
+        for config in configs(instance.but(search={"schedule": (schedule,)} if schedule else {})):
+            tables = build_tables(instance, config)
+            space, placer, shares = SplitSpace(tables), Placer(tables), even_shares(tables)
+            for order in node_orders(config.nodes_used, 6):
+                stages, placement = order_balance(space, order, shares), placer.costs(order)
+                for split in list(all_splits(tables.num_layers, config.pp))[:8]:
+                    costs = split_costs(tables, placement, split, shares)
+                    sums.append(compute_bound_ns(stages, split))
+                    assert sums[-1] <= step_time_ns(costs)
+        figures[f"{seed} {schedule}"] = summary(np.array(sums))
+    as_recorded("node_orders", figures)

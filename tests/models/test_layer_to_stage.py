@@ -8,37 +8,17 @@ import numpy as np
 import pytest
 
 from formulations.costs.stage_costs import StageCosts
-from formulations.costs.tables import Array, CostTables, build_tables
-from formulations.instance import SearchSpace
+from formulations.costs.tables import Array, CostTables
 from formulations.models.layer_to_stage import Split, excess, longest_path, possible_runs
 from tests import brute_force
 from tests.brute_force import all_splits
+from tests.chain_instances import chain_of
 from tests.loop_checks import judge
 from tests.random_configs import random_tables
 from tests.seeds import one_each
-from tests.small_instances import (
-    gpu,
-    instance_of,
-    layer,
-    nodes_of,
-    plain_config,
-    workload,
-)
 from tests.twins import TWINS, Twin, all_solutions, fix, least_values
 
 Sizes = tuple[int, ...]
-
-
-def chain(kinds: str, pp: int, embedding_only: bool = False) -> CostTables:
-    """Tables of pp single-GPU nodes; `kinds` has e, b, h for embedding, block, head."""
-    names = {"e": "embedding", "b": "block", "h": "head"}
-    layers = [layer(names[kind], 10 + n, 10**6, 0) for n, kind in enumerate(kinds)]
-    one = gpu("one", 100, 80)
-    group = nodes_of(one, name="one", nodes=pp)
-    work = workload(layers, 4, 1000, tied=False)
-    search = SearchSpace(embedding_only_stages=embedding_only)
-    instance = instance_of("chain", work, [group], search=search)
-    return build_tables(instance, plain_config((pp,), pp=pp))
 
 
 @pytest.mark.parametrize("twin", TWINS, ids=lambda twin: twin.name)
@@ -46,14 +26,14 @@ def chain(kinds: str, pp: int, embedding_only: bool = False) -> CostTables:
 @pytest.mark.parametrize(("kinds", "pp"), [("ebbbbh", 1), ("ebbbbh", 3), ("eebbehbb", 3)])
 def test_solutions_are_the_splits(twin: Twin, kinds: str, pp: int, embedding_only: bool) -> None:
     """The constraints (6) and (7) admit every split with enough blocks, once, and no other."""
-    tables, model = chain(kinds, pp, embedding_only), twin.model()
+    tables, model = chain_of(kinds, pp, embedding_only), twin.model()
     split = Split(model, tables, possible_runs(StageCosts(tables)))
     assert all_solutions(model, split) == sorted(all_splits(tables))
 
 
 @pytest.mark.parametrize("twin", TWINS, ids=lambda twin: twin.name)
 def test_stage_terms_are_sums(twin: Twin) -> None:
-    values, tables = [3, 0, 7, 7, 2, 5], chain("bbbbbb", 3)
+    values, tables = [3, 0, 7, 7, 2, 5], chain_of("bbbbbb", 3)
     for boundaries in ((0, 1, 2, 6), (0, 3, 4, 6)):
         model = twin.model()
         split = Split(model, tables, possible_runs(StageCosts(tables)))
