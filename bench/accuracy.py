@@ -6,8 +6,10 @@ Judges every row of the folder that HETPLAN_REFERENCE names, whatever its files 
 (`evidence`). A row that is the run of a plan of ours is simulated; the others are counted by what
 they lack. `fitted`: what of the catalogue was fitted to rows of that line; where it says nothing,
 no figure was. Regret: how much slower the step with the shortest prediction is than the shortest
-measured one, mean over choices of several rows. Then, on measured steps of A100
-(`accuracy_choices`), error and regret of corrections by measured steps and of other rules.
+measured one, mean over choices of several rows. Then the regret of measuring the first rows of a
+`shortlist` of every choice and taking the fastest, beside as many rows of the shortest predictions.
+Then, on measured steps of A100 (`accuracy_choices`), error and regret of corrections by measured
+steps and of other rules.
 
 Records go to bench/results/accuracy.jsonl, the picture to bench/results/accuracy.svg.
 """
@@ -27,6 +29,8 @@ from bench.evidence import Evidence, read
 from bench.records import RESULTS, append, record, reference
 from bench.runs import Case, step_s
 from bench.scatter import Point, scatter_picture
+from solver.evaluate.shortlist import picked
+from solver.uncertainty import covariance, step_estimate
 
 Figures = dict[str, Any]
 
@@ -145,6 +149,55 @@ def left_out(rows: Sequence[Figures]) -> list[Figures]:
     return [{"source": s, "why": why, "rows": count} for (s, why), count in counts.items()]
 
 
+#: Measured steps after which a choice is made.
+MEASURED = (1, 3, 5)
+
+
+def shortlists(cases: Iterable[Case]) -> list[Figures]:
+    """A line per source, kind and number of measured rows: regret of shortlist and of ranking."""
+    groups: dict[tuple[str, str], dict[Any, list[Case]]] = {}
+    for case in cases:
+        if case.choice is not None and case.plan is not None and case.measured_s is not None:
+            choices = groups.setdefault((case.source, case.kind), {})
+            choices.setdefault(case.choice, []).append(case)
+    lines = []
+    for (source, kind), choices in groups.items():
+        several = [members for members in choices.values() if len(members) > 1]
+        regrets: dict[int, list[tuple[float, float]]] = {count: [] for count in MEASURED}
+        for members in several:
+            estimates = [step_estimate(*case.plan) for case in members if case.plan]
+            means = np.array([estimate.log_s for estimate in estimates])
+            times = np.array([case.measured_s for case in members])
+            listed = [i for i, _ in picked(means, covariance(estimates), MEASURED[-1])]
+            for count, pairs in regrets.items():
+                fastest = (times[order[:count]].min() for order in (listed, means.argsort()))
+                shortlisted, ranked = (float(time / times.min()) - 1 for time in fastest)
+                pairs.append((shortlisted, ranked))
+        for count, pairs in regrets.items():
+            if pairs:
+                mean = dict(
+                    zip(("shortlist", "ranking"), map(fmean, zip(*pairs, strict=True)), strict=True)
+                )
+                lines.append(
+                    {"source": source, "kind": kind, "choices": len(several), "measured": count}
+                    | mean
+                )
+    return lines
+
+
+def shortlist_table(lines: Sequence[Figures]) -> Table:
+    """Regret by source and number of measured rows."""
+    result = new_table(
+        ("source", "kind"), ("choices", "measured", "regret of shortlist %", "of ranking %")
+    )
+    for line in lines:
+        shares = (f"{100 * line[name]:.2f}" for name in ("shortlist", "ranking"))
+        result.add_row(
+            line["source"], line["kind"], str(line["choices"]), str(line["measured"]), *shares
+        )
+    return result
+
+
 def rules(folder: Path, draws: int) -> list[Figures]:
     """Error and regret of every rule; none where no choice has several measured steps."""
     steps = choices(folder)
@@ -162,11 +215,13 @@ def main() -> None:
     rows = [predicted(case) for case in evidence.cases]
     done = [row for row in rows if row["error"] is not None]
     by_rule = rules(folder, chosen.draws)
+    listed = shortlists(evidence.cases)
     found = {
         "summary": summaries(rows, "source", "kind", "fitted"),
         "by_model": summaries(rows, "source", "model", "system", "precision", "fitted"),
         "left_out": left_out(rows),
         "not_read": evidence.unread,
+        "shortlists": listed,
         "choices": by_rule,
         "draws": chosen.draws,
     }
@@ -174,6 +229,8 @@ def main() -> None:
     console = wide_console()
     console.print(table([row for row in rows if row["source"] != "vTrain"], *DETAILS))
     console.print(table(rows, "source", "kind"))
+    if listed:
+        console.print(shortlist_table(listed))
     if by_rule:
         console.print(choice_table(by_rule))
     if done:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from formulations.instance import Instance
-from formulations.plan import Configuration
+from formulations.plan import Configuration, Plan
 from solver.result import Result, Status, Termination, proves, relative_gap
 
 #: Objectives are products of floats: closer ones than this, relatively, are equal.
@@ -130,3 +130,32 @@ class Evaluation:
         """How far it is above that of any plan at most."""
         bound = None if self.best is None else self.best.bound
         return max(0.0, self.objective / bound - 1) if bound else None
+
+
+@dataclass(frozen=True)
+class Listed:
+    """A plan of a shortlist. behind: predicted objective above that of the first, as a share.
+
+    chance: that it is the fastest of all candidates. gain: share by which it lowers the expected
+    objective of the fastest one listed.
+    """
+
+    plan: Plan
+    step_time_ns: int
+    behind: float
+    chance: float
+    gain: float
+
+
+@dataclass(frozen=True)
+class Shortlist:
+    """Plans to measure, the best predicted one first, of so many candidates within reach.
+
+    complete: whether every configuration within reach was looked at in time. margin: predicted
+    objective above the best one's, as a share, that is within reach.
+    """
+
+    listed: tuple[Listed, ...]
+    candidates: int
+    complete: bool
+    margin: float

@@ -62,6 +62,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "calibrate": setup.calibrate_command,
     "profile": setup.profile_command,
     "solve": solving.solve_command,
+    "shortlist": solving.shortlist_command,
     "cross-check": solving.cross_check_command,
     "pareto": clusters.pareto_command,
     "lengths": solving.lengths_command,

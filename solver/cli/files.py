@@ -101,7 +101,8 @@ def write_folder(
 ) -> None:
     """Writes files into a new folder, whole or not at all, and reads them back for `check`.
 
-    Scripts can be run. What `check` raises leaves nothing behind.
+    A name may lie in a folder of its own, as 1/run.sh. Scripts can be run. What `check` raises
+    leaves nothing behind.
     """
     target = _target(path)
     check_folder(path)
@@ -112,6 +113,7 @@ def write_folder(
         folder = Path(draft) / target.name
         folder.mkdir()
         for name, text in texts.items():
+            (folder / name).parent.mkdir(exist_ok=True)
             (folder / name).write_text(text, encoding="utf-8")
             if name.endswith(".sh"):
                 (folder / name).chmod(0o777 & ~_umask())

@@ -11,7 +11,7 @@ from solver.cli import search_options
 from solver.cli.files import check_folder, check_writable, write_folder, write_text
 from solver.cli.search_options import all_cores, finite, flag, limit, num_workers, option
 from solver.cli.terminal import print_either, print_report, progress_display, say, steps_display
-from solver.options import MAX_WORKERS, CheckMethod, Engine, Method, SolveOptions
+from solver.options import MAX_WORKERS, CheckMethod, Engine, ExportTarget, Method, SolveOptions
 
 #: Methods that `cross-check` compares unless others are named.
 USUAL = (CheckMethod.MINMAX, CheckMethod.LOCAL, CheckMethod.EXACT)
@@ -143,7 +143,6 @@ def evaluate_command(
     from solver.evaluate.evaluation import compared, predicted
     from solver.evaluate.read import read_run
     from solver.files import to_json
-    from solver.options import SolveOptions
     from solver.plan_figures import costs_of
     from solver.report.compared import evaluation_json, evaluation_text
     from solver.search.driver import solve
@@ -168,6 +167,52 @@ def evaluate_command(
     if out is not None and evaluation.broken:
         broken = evaluation.broken[0]
         raise PlannerError(f"{out} is not written: {broken}; plan files keep all limits")
+
+
+def shortlist_command(
+    instance: Path = search_options.INSTANCE,
+    count: int = option("How many plans to measure at most.", 5, min=1, max=100),
+    out: Path | None = option("New folder for plans and jobs.", metavar="DIR"),
+    to: ExportTarget | None = option(
+        "Who is to run the jobs; unless given, the target of INSTANCE."
+    ),
+    as_json: bool = search_options.JSON,
+    time_limit: float = limit("For the best plan, and as long for the others.", 60.0),
+    gap: float = search_options.gap_option(0.001),
+    seed: int = search_options.SEED,
+    workers: int | None = search_options.WORKERS,
+) -> None:
+    """Choose which plans of INSTANCE to measure: unlike each other, and any may be the fastest.
+
+    The prediction of a step has an error. Plans within it are told apart by a few measured steps of
+    each: DIR has a job per plan and measured.csv, for `calibrate`; then `solve` decides. Exit code
+    0: plans; 2: bad input; 3: there is no plan; 4: none found within the limit.
+    """
+    from formulations.instance.load import load_instance
+    from solver.evaluate.shortlist import jobs, shortlist
+    from solver.report.compared import shortlist_json, shortlist_text
+
+    if to is not None and out is None:
+        raise PlannerError("--to is of the jobs that --out DIR gets")
+    if out is not None:
+        check_folder(out)
+    problem = load_instance(instance)
+    options = SolveOptions("exact", time_limit, gap, seed, workers or all_cores())
+    with steps_display("configurations") as tell:
+        best, plans = shortlist(problem, count, options, tell)
+    refused: list[str] = []
+    if out is not None and plans.listed:
+        texts, check, refused = jobs(problem, plans, to)
+        write_folder(out, texts, check)
+    print_either(as_json, lambda: shortlist_json(plans), lambda: shortlist_text(best, plans))
+    for line in refused:
+        say(f"no job: {line}", err=True)
+    if out is not None and plans.listed and not as_json:
+        say(f"wrote {out}: plans, jobs, measured.csv. Run a few steps of each job and fill that in")
+        say(
+            f"next: hetplan calibrate {instance} --measured {out}/measured.csv --out corrected.yaml"
+        )
+    raise typer.Exit(EXIT_CODES[best.status])
 
 
 def lengths_command(

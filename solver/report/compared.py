@@ -6,14 +6,16 @@ from dataclasses import asdict
 from rich.console import RenderableType
 
 from formulations.instance.targets import TARGETS
-from solver.comparison import Answer, Comparison, Evaluation, Finding
+from formulations.units import seconds
+from solver.comparison import Answer, Comparison, Evaluation, Finding, Shortlist
 from solver.document import PlanDocument
 from solver.report.critical import summary
 from solver.report.layout import Grid, Labelled, Lines, spaced, table_of
-from solver.report.naming import degrees_line
+from solver.report.naming import degrees_line, one_line
 from solver.report.quantities import counted, money, percent, significant, size_text, time_text
 from solver.report.stages import alike, all_stages, memory_table, placed, stage_table
 from solver.report.text import batches_text, config_text, figures, heading_lines
+from solver.result import Result, Status
 from solver.simulate import Step
 
 _HOUR_NS = 3600e9
@@ -286,3 +288,53 @@ def gain_text(answer: Answer) -> str:
 def answers_json(answers: Sequence[Answer]) -> list[dict[str, object]]:
     """The same as data."""
     return [asdict(answer) for answer in answers]
+
+
+# Plans to measure
+
+
+def shortlist_text(best: Result, plans: Shortlist) -> list[RenderableType]:
+    """What to measure, a line per plan, and what it was chosen from."""
+    if not plans.listed:
+        return [f"no plan ({best.status})"]
+    table = table_of(
+        list(enumerate(plans.listed, 1)),
+        {
+            "job": lambda row: str(row[0]),
+            "configuration": lambda row: one_line(row[1].plan.config),
+        },
+        {
+            "predicted step": lambda row: time_text(seconds(row[1].step_time_ns)),
+            "behind the first": lambda row: percent(row[1].behind),
+            "chance to be the fastest": lambda row: percent(row[1].chance),
+        },
+    )
+    reach = percent(plans.margin)
+    seen = f"{plans.candidates} configurations within {reach} of the best prediction"
+    cut = "" if plans.complete else "; the time limit left out others"
+    proved = "" if best.status is Status.OPTIMAL else "not "
+    notes = [
+        ("from", seen + cut),
+        ("first", f"{proved}proved to be the best prediction"),
+        ("chosen", "together they most likely hold the fastest; plans alike share errors"),
+    ]
+    return [table, "", Labelled(notes)]
+
+
+def shortlist_json(plans: Shortlist) -> dict[str, object]:
+    """The same as data; shares of 1, steps in s."""
+    return {
+        "candidates": plans.candidates,
+        "complete": plans.complete,
+        "margin": plans.margin,
+        "plans": [
+            {
+                "config": listed.plan.config.model_dump(mode="json"),
+                "step_time_s": seconds(listed.step_time_ns),
+                "behind": listed.behind,
+                "chance": listed.chance,
+                "gain": listed.gain,
+            }
+            for listed in plans.listed
+        ],
+    }

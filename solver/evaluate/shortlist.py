@@ -1,0 +1,182 @@
+"""Which plans to measure: together they hold the fastest with the best chance, by the cost model.
+
+The log step times of the candidates are taken to be normal, with the predicted mean m and the
+covariance of `solver.uncertainty`. Plans are picked one by one, each the one that lowers the
+expected minimum of those picked most:
+    argmin_j E[min(min_{i picked} X_i, X_j)]                                                   (1)
+(Ginsbourger, Le Riche, Carraro 2010, doi 10.1007/978-3-642-10701-6_6, batch expected improvement,
+greedy; the expectation over drawn times). The first is the one of the lowest mean. A plan like one
+that is picked is off by the same factors: then it hardly lowers (1), and unlike plans come first.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from math import exp, log, sqrt
+
+import numpy as np
+from numpy.typing import NDArray
+
+from formulations.errors import PlanError
+from formulations.instance import Instance
+from formulations.plan import Plan
+from solver.comparison import Listed, Shortlist
+from solver.evaluate.run_plan import judged
+from solver.export.registry import EXPORTERS, exported
+from solver.files import to_json
+from solver.heuristics.time_tables import TimeTables
+from solver.interrupt import Deadline
+from solver.options import ExportTarget, SolveOptions
+from solver.plan_figures import build_document
+from solver.result import Result, Status, objective_weight
+from solver.search.driver import solve
+from solver.search.plan_search import EFFORTS, PlanSearch
+from solver.uncertainty import BAR, StepEstimate, covariance, step_estimate
+
+Floats = NDArray[np.float64]
+#: Draws of the expectation (1).
+DRAWS = 4096
+#: A plan that lowers the expected step by a smaller share is not worth a measurement.
+LEAST_GAIN = 0.00001
+#: Of the time limit, for the proved best plan.
+BEST = 0.5
+
+
+def picked(means: Floats, joint: Floats, count: int) -> Iterator[tuple[int, float]]:
+    """(1): candidates by number, each with the share by which it lowers the expected minimum.
+
+    means [n]: of log times; joint [n, n]: their covariance. Ends before `count` where no candidate
+    lowers it by LEAST_GAIN. The same for the same figures.
+    """
+    times = drawn_times(means, joint)
+    first = int(means.argmin())
+    yield first, 0.0
+    shortest = times[:, first]
+    for _ in range(count - 1):
+        expected = np.minimum(times, shortest[:, None]).mean(axis=0)  # (1), of every j
+        best = int(expected.argmin())
+        gain = 1 - float(expected[best] / shortest.mean())
+        if gain < LEAST_GAIN:
+            return
+        yield best, gain
+        shortest = np.minimum(shortest, times[:, best])
+
+
+def drawn_times(means: Floats, joint: Floats) -> Floats:
+    """[draw, candidate] times, of DRAWS draws that are the same in every run."""
+    normal = np.random.default_rng(0).standard_normal((DRAWS, len(means)))
+    values, vectors = np.linalg.eigh(joint)
+    times: Floats = np.exp(means + normal @ (vectors * np.sqrt(values.clip(0))).T)
+    return times
+
+
+def shortlist(
+    instance: Instance,
+    count: int,
+    options: SolveOptions,
+    tell: Callable[[int, int], None] = lambda done, total: None,
+) -> tuple[Result, Shortlist]:
+    """What `solve` finds in its part of the time, and up to `count` plans to measure.
+
+    A candidate is the best plan seen of one configuration whose proved bound is within the margin:
+    the distance that two plans' errors bridge in one of ten cases. tell: candidates done, and all.
+    """
+    limit_s = options.time_limit_s
+    half_s = None if limit_s is None else BEST * limit_s
+    best = solve(instance, replace(options, time_limit_s=half_s))
+    if best.plan is None:
+        return best, Shortlist((), 0, best.status is Status.INFEASIBLE, 0.0)
+    deadline = Deadline(None if limit_s is None else limit_s - best.runtime_s)
+    first = _Candidate.of(instance, best.plan)
+    margin = BAR * sqrt(2) * first.estimate.deviation
+    times, alone = TimeTables(instance), replace(options, workers=1, time_limit_s=None)
+    # Those whose closed forms allow a plan within the margin, best bound first
+    cutoff = exp(first.log_objective + margin) * 1e9
+    open_list = PlanSearch(instance, alone, times=times, below=cutoff).open_list
+    near = open_list.unpacked(open_list.open(cutoff), cutoff, deadline.over)
+    near.sort(key=lambda task: task.objective)
+    candidates, complete = [first], True
+    for n, config in enumerate(task.config for task in near):
+        if deadline.over():
+            complete = False
+            break
+        if config != best.plan.config:
+            # What a search of least effort sees
+            search = PlanSearch(instance, alone, times=times, space=iter([config]))
+            search.first_plans([config])
+            search.run(efforts=EFFORTS[:1])
+            if (plan := search.incumbents.known.plan) is not None:
+                candidates.append(_Candidate.of(instance, plan))
+        tell(n + 1, len(near))
+    means = np.array([candidate.log_objective for candidate in candidates])
+    joint = covariance([candidate.estimate for candidate in candidates])
+    fastest = drawn_times(means, joint).argmin(axis=1)
+    listed = tuple(
+        Listed(
+            plan=candidates[i].plan,
+            step_time_ns=candidates[i].step_time_ns,
+            behind=exp(means[i] - means.min()) - 1,
+            chance=float((fastest == i).mean()),
+            gain=gain,
+        )
+        for i, gain in picked(means, joint, count)
+    )
+    return best, Shortlist(listed, len(candidates), complete, exp(margin) - 1)
+
+
+@dataclass(frozen=True)
+class _Candidate:
+    """The best plan seen of a configuration, and the logarithm of its objective."""
+
+    plan: Plan
+    step_time_ns: int
+    estimate: StepEstimate
+    log_objective: float
+
+    @staticmethod
+    def of(instance: Instance, plan: Plan) -> "_Candidate":
+        """Of a plan, by the simulator."""
+        estimate = step_estimate(instance, plan)
+        weight = objective_weight(instance, plan.config)
+        time_ns = round(exp(estimate.log_s) * 1e9)
+        return _Candidate(plan, time_ns, estimate, estimate.log_s + log(weight))
+
+
+#: Of a shortlist's folder: what calibrate reads.
+MEASURED = "measured.csv"
+Check = Callable[[Mapping[str, str]], None]
+
+
+def jobs(
+    instance: Instance, plans: Shortlist, to: ExportTarget | None
+) -> tuple[dict[str, str], Check, list[str]]:
+    """The files of a shortlist's folder, their check, and why plans have no job.
+
+    plan-N.json, a job in the folder N, and a table for the measured seconds. to: None for the
+    target of the instance, or the first one that can launch the plan where that is any.
+    """
+    texts, refused, checks = dict[str, str](), list[str](), list[tuple[str, Check]]()
+    rows = ["plan,seconds,memory\n"]
+    for n, listed in enumerate(plans.listed, 1):
+        name, target = f"plan-{n}.json", to or instance.search.target
+        texts[name] = to_json(build_document(judged(instance, listed.plan), SolveOptions()))
+        rows.append(f"{name},,\n")
+        errors = []
+        for launcher in EXPORTERS if target == "any" else (target,):
+            try:
+                files, check = exported(instance, listed.plan, launcher, name)
+            except PlanError as error:
+                errors.append(str(error))
+                continue
+            texts |= {f"{n}/{file}": text for file, text in files.items()}
+            checks.append((f"{n}/", check))
+            break
+        else:
+            refused.append(errors[0])
+    texts[MEASURED] = "".join(rows)
+
+    def check_all(read: Mapping[str, str]) -> None:
+        for folder, check in checks:
+            names = (name for name in read if name.startswith(folder))
+            check({name.removeprefix(folder): read[name] for name in names})
+
+    return texts, check_all, refused

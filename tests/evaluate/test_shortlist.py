@@ -1,0 +1,91 @@
+"""Which plans to measure: greedily the least expected minimum, and a job for each."""
+
+import csv
+
+import numpy as np
+import pytest
+
+from formulations.instance.load import load_instance
+from solver.comparison import Shortlist
+from solver.document import PlanDocument
+from solver.evaluate.shortlist import MEASURED, drawn_times, jobs, picked, shortlist
+from solver.options import SolveOptions
+from solver.plan_figures import plan_of
+from tests.conftest import ROOT
+from tests.recorded import as_recorded
+
+HOMO_SMALL = ROOT / "instances" / "homo_small.yaml"
+
+
+def _listed(count: int) -> Shortlist:
+    options = SolveOptions(gap=0.001)
+    return shortlist(load_instance(HOMO_SMALL), count, options)[1]
+
+
+def test_a_plan_unlike_the_first_comes_before_its_twin() -> None:
+    """The twin shares the first one's error; the third, predicted slower, has one of its own."""
+    means = np.array([0.0, 0.001, 0.02])
+    joint = 0.01 * np.array([[1, 0.999, 0], [0.999, 1, 0], [0, 0, 1]])
+    assert [i for i, _ in picked(means, joint, 2)] == [0, 2]
+
+
+def test_each_pick_lowers_the_expected_minimum_most() -> None:
+    """Against the means of all pairs over the same draws."""
+    rng = np.random.default_rng(1)
+    for _ in range(20):
+        factors = 0.1 * rng.standard_normal((6, 3))
+        means, joint = 0.1 * rng.random(6), factors @ factors.T + 0.001 * np.eye(6)
+        times = drawn_times(means, joint)
+        assert np.cov(np.log(times).T) == pytest.approx(joint, abs=0.004)
+        (first, none), (second, gain) = picked(means, joint, 2)
+        assert (first, none) == (int(means.argmin()), 0)
+        pairs = [np.minimum(times[:, first], times[:, j]).mean() for j in range(6)]
+        assert pairs[second] == min(pairs)
+        assert gain == pytest.approx(1 - min(pairs) / times[:, first].mean())
+
+
+def test_no_plan_is_listed_that_cannot_be_faster() -> None:
+    """Where all errors are shared, the best prediction is the fastest."""
+    means = np.array([0.0, 0.1, 0.2])
+    assert [i for i, _ in picked(means, np.ones((3, 3)), 3)] == [0]
+
+
+def test_shortlists_are_recorded() -> None:
+    """Configurations, how far behind, and their chances."""
+    plans = _listed(4)
+    assert plans.complete
+    assert 0 < sum(listed.chance for listed in plans.listed) <= 1
+    assert plans.listed[0].behind == 0
+    figures = {
+        f"{n} of {plans.candidates}": [
+            listed.plan.config.model_dump_json(exclude_defaults=True),
+            listed.step_time_ns,
+            round(listed.behind, 6),
+            round(listed.chance, 2),
+        ]
+        for n, listed in enumerate(plans.listed)
+    }
+    as_recorded("shortlist", figures)
+
+
+def test_every_plan_gets_a_job_that_reads_back() -> None:
+    """Plans as files, a folder each, and a table with a line for each plan."""
+    plans, instance = _listed(2), load_instance(HOMO_SMALL)
+    texts, check, refused = jobs(instance, plans, "megatron")
+    assert not refused
+    check(texts)
+    for n, listed in enumerate(plans.listed, 1):
+        document = PlanDocument.model_validate_json(texts[f"plan-{n}.json"])
+        assert plan_of(document) == listed.plan
+        assert f"{n}/megatron_args.txt" in texts
+    rows = list(csv.DictReader(texts[MEASURED].splitlines()))
+    assert [row["plan"] for row in rows] == ["plan-1.json", "plan-2.json"]
+
+
+def test_what_a_target_cannot_express_has_no_job() -> None:
+    """Pipelines are not Accelerate's; the plan file stays."""
+    instance = load_instance(HOMO_SMALL).but(search={"pipeline_parallel": (4,)})
+    plans = shortlist(instance, 1, SolveOptions(gap=0.001))[1]
+    texts, _, refused = jobs(instance, plans, "accelerate")
+    assert texts.keys() == {"plan-1.json", MEASURED}
+    assert refused[0].startswith("plan-1.json: ")
