@@ -130,7 +130,10 @@ def test_node_that_is_back_holds_nothing() -> None:
     assert following(planner, replace(first, lost=names), names).loses_state
     assert not following(planner, replace(first, lost=names - whole), names).loses_state
     with pytest.raises(RecoveryError, match=r"allowed: at most . faults"):
-        FleetPlanner(instance, len(names))
+        FleetPlanner(instance, 3)
+    with pytest.raises(PlannerError, match="allowed: 0 to 2, as there are 3 nodes"):
+        _ = InstancePolicies(instance, PolicyOptions(faults=3), None).fleets
+    assert InstancePolicies(instance, PolicyOptions(faults=2), None).fleets.faults == 2
 
 
 def test_ours_leaves_a_node_that_does_not_pay_in_time() -> None:
@@ -197,6 +200,13 @@ def test_every_number_of_nodes_is_planned_once(monkeypatch: pytest.MonkeyPatch) 
     nodes, step_ns = plans[-1]
     assert step_ns == solve(instance_with(instance, (2, 1))).step_time_ns
     assert nodes <= names - {instance.cluster.node_names[-1]}
+    gaps = {
+        i: replace(result, status=Status.FEASIBLE, bound=result.objective * (1 - 0.1 * i))
+        for i, result in enumerate(planner._results.values(), 1)
+        if result.objective
+    }
+    planner._results |= {(i,): result for i, result in gaps.items()}
+    assert planner.summary == "4 plans, 2 proved to be the best, largest gap 20.00%"
     unknown = planless_result(Status.UNKNOWN, Termination.TIME_LIMIT)
     monkeypatch.setattr("solver.replay.policies.solve", lambda *_: unknown)
     with pytest.raises(PlannerError, match=r"no plan found for 1 .*raise --time-limit"):

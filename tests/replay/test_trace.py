@@ -36,14 +36,18 @@ def test_length_of_time() -> None:
 
 def test_trace_with_units_blanks_and_a_node_that_comes_later(tmp_path: Path) -> None:
     """b-0 joins first and so is not there from the start; the last event is the end."""
-    text = "time, node, event\n\n 10 , a-0, fail\n1 min,b-0,join\n2 min,a-0,join\n"
+    text = "time, node, event\n\n 10 , a-0, fail\n1 min,b-0,join\n1 min,a-0,join\n"
     events = (
         Event(10 * 10**9, "a-0", "fail"),
         Event(60 * 10**9, "b-0", "join"),
-        Event(120 * 10**9, "a-0", "join"),
+        Event(60 * 10**9, "a-0", "join"),
     )
-    assert read(tmp_path, text) == Trace(("a-0", "a-1"), events, 120 * 10**9)
+    assert read(tmp_path, text) == Trace(("a-0", "a-1"), events, 60 * 10**9)
     assert read(tmp_path, text, 7).end_ns == 7
+    for count, names in ((8, "n0, n1, n2, n3, n4, n5, n6, n7"), (9, "n0, ..., n8")):
+        nodes = [f"n{i}" for i in range(count)]
+        with pytest.raises(InstanceError, match=f"allowed: {names}$"):
+            read_trace(tmp_path / "trace.csv", nodes, None)
 
 
 @refusals("trace")

@@ -9,14 +9,27 @@ from formulations.switching.shards import (
     Layout,
     Seat,
     first_gpus,
+    layout_of,
     slice_classes,
 )
-from tests.equal_nodes import equal_nodes
+from tests.costs.drawn import drawn
+from tests.recorded import as_recorded, digest
 from tests.small_instances import layer, workload
 
 
-def test_first_gpus_of_three_nodes_of_four() -> None:
-    assert first_gpus(equal_nodes(3, 4, 1, 12, 1).instance.cluster) == [0, 4, 8, 12]
+def test_layouts_and_slices_are_the_recorded_ones() -> None:
+    """Of plans of every feature, from where each holds its parts to whole copies, and back."""
+    figures = {}
+    for name, instance, plan, _ in drawn(0, 1):
+        layout, num_gpus = layout_of(instance.cluster, plan), first_gpus(instance.cluster)[-1]
+        whole = in_order((num_gpus, 1, 1), 0, layers=len(instance.workload.layers))
+        moves = [
+            slice_classes(instance.workload, *ends, [kind])
+            for ends in ((layout, whole), (whole, layout))
+            for kind in get_args(Kind)
+        ]
+        figures[name] = [num_gpus, digest(layout), digest(moves)]
+    as_recorded("shards", figures)
 
 
 def moved(model: Workload, before: Layout, after: Layout) -> dict[tuple[object, object], int]:
