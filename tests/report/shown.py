@@ -3,19 +3,34 @@
 `python -m tests.report.shown` writes them anew; the figures are held by other tests.
 """
 
+import json
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from io import StringIO
 
+import pytest
 from rich.console import RenderableType
 
+from formulations.instance.catalogue import gpu_catalogue
+from formulations.instance.huggingface import sizes_from_config
+from formulations.instance.transformer import build_workload
+from solver.comparison import Answer, Comparison, Evaluation, Finding
 from solver.document import PlanDocument
 from solver.files import sealed
 from solver.lengths.choose import build_lengths, choose
 from solver.lengths_document import LengthsDocument
 from solver.plan_figures import costs_of
 from solver.replay.player import Replay, Span
-from solver.report.compared import difference
+from solver.report.catalogue import catalogue_report, workload_json, workload_report
+from solver.report.compared import (
+    comparison_json,
+    comparison_text,
+    difference,
+    evaluation_json,
+    evaluation_text,
+    explanation,
+)
 from solver.report.fleet import fleet_text
 from solver.report.front import front_report
 from solver.report.front_picture import front_page, front_picture
@@ -23,17 +38,19 @@ from solver.report.html.page import html_page
 from solver.report.layout import draw
 from solver.report.lengths import lengths_page, step_text
 from solver.report.replay import replay_picture
-from solver.report.step import chrome_trace
+from solver.report.step import chrome_trace, timeline_data
 from solver.report.switch import switch_page, switch_text
-from solver.report.text import plan_text, solution_text
-from solver.result import Moment
+from solver.report.text import chain_text, plan_text, solution_text
+from solver.result import Infeasibility, Moment, OtherTarget, Status, Termination
 from solver.simulate import Step, simulate_step
 from tests.certified_cases import CASES
 from tests.conftest import ROOT
+from tests.hand_made import document_of, pipelined_result, planless_result
 from tests.mixed_lengths import random_mixed
 from tests.report.cases import fleets, front, subsets
 from tests.switch_cases import example
 
+MS = 10**6
 FOLDER = ROOT / "tests" / "data" / "shown"
 #: Plans that together have zones, chunks, experts, spot nodes, split backward passes, idle nodes.
 PLANS = ("on_spot", "interleaved", "zones", "split_backward", "whole_experts", "sharded", "idle")
@@ -104,8 +121,85 @@ def lengths() -> LengthsDocument:
     return build_lengths(chosen, "tiny").but(runtime_s=2.0)
 
 
+def compared() -> str:
+    """A plan of 3 ms, and a bound of 2 ms, or of 4 ms, which contradicts it; in time and money."""
+    heuristic = Finding(
+        "minmax", Status.FEASIBLE, Termination.HEURISTIC, None, 3 * MS, 3 * MS, 3.0 * MS, None, 0.5
+    )
+    stopped = replace(heuristic, method="exact", termination=Termination.TIME_LIMIT)
+    parts: list[RenderableType] = []
+    for minimize in ("step_time", "cost_per_step"):
+        instance = pipelined_result().instance.but(objective={"minimize": minimize})
+        for bound_ns in (None, 2.0 * MS, 4.0 * MS):
+            found = Comparison(instance, (heuristic, replace(stopped, bound=bound_ns)))
+            parts += ["", *comparison_text(found), json.dumps(comparison_json(found))]
+    return drawn(*parts[1:])
+
+
+def evaluated() -> str:
+    """What changes bring, as far as proved; a plan that breaks limits, the best one, and another.
+
+    What is no plan, not reached, or the same within 0.05 % is told apart.
+    """
+    answers = (
+        Answer("none", Status.INFEASIBLE),
+        Answer("late", Status.UNKNOWN),
+        Answer("a tenth", Status.FEASIBLE, 1.0, 0.1),
+        Answer("proved", Status.OPTIMAL, 1.0, 0.1, 0.1004),
+        Answer("nothing", Status.OPTIMAL, 1.0, 0.0004, 0.1),
+        Answer("costs", Status.OPTIMAL, 1.0, -0.2, -0.1),
+    )
+    best = pipelined_result()
+    document = document_of(best)
+    parts = explanation(document, step_of(document), answers)
+    over = ("instance.limits.max_step_time_s: too long", "replicas[0]: too large")
+    changes = (answers[2], answers[0])
+    for share, broken, told in ((1.5, over, changes), (1.0, (), ()), (0.5, (), answers[5:])):
+        run = Evaluation(share * (best.objective or 0.0), broken, best, told)
+        parts += ["", *evaluation_text(document, step_of(document), run)]
+        parts.append(json.dumps(evaluation_json(document, run)))
+    return drawn(*parts)
+
+
+def planless() -> str:
+    """UNKNOWN is told apart from INFEASIBLE, with reason and remedy; what other targets bring.
+
+    What was seen there, what is not ruled out, and what nobody had time for, together.
+    """
+    late = document_of(planless_result(Status.UNKNOWN, Termination.TIME_LIMIT))
+    none = document_of(planless_result(Status.INFEASIBLE, Termination.CLOSED))
+    others = (
+        OtherTarget(target="torchtitan", gain=0.2, found_gain=0.1, search="{a: b}"),
+        OtherTarget(target="megatron", gain=0.3, search="{c: d}"),
+        OtherTarget(target="flagscale", gain=None, search="{}"),
+    )
+    reason = Infeasibility("memory", "larger GPUs")
+    return drawn(*solution_text(late, None, others), "", *solution_text(none, reason))
+
+
+def catalogued() -> str:
+    """Two GPUs, and a chain in which blocks of two kinds take turns: those of a kind in one row."""
+    path = ROOT / "tests" / "data" / "huggingface" / "gpt-oss-20b.json"
+    sizes = sizes_from_config(json.loads(path.read_text(encoding="utf-8")), "c")
+    workload = build_workload(
+        sizes, name="w", source="t", sequence_length=256, global_batch=8, flash_attention=True
+    )
+    gpus = {name: gpu for name, gpu in gpu_catalogue().items() if name in ("A10", "V100-16")}
+    parts = [
+        *workload_report(workload),
+        "",
+        chain_text(workload),
+        json.dumps(workload_json(workload)),
+    ]
+    return drawn(*parts, "", *catalogue_report(gpus, [workload]))
+
+
 REPORTS: dict[str, Callable[[], str]] = {
     **{name: partial(report_on, name) for name in PLANS},
+    "planless": planless,
+    "catalogued": catalogued,
+    "compared": compared,
+    "evaluated": evaluated,
     "front": lambda: drawn(*front_report(front())),
     "front_picture": lambda: front_picture(front()),
     "front_page": lambda: body(front_page(front())),
@@ -115,14 +209,20 @@ REPORTS: dict[str, Callable[[], str]] = {
     "switch": lambda: drawn(*switch_text(example().but(runtime_s=2.0))),
     "switch_page": lambda: body(switch_page(example().but(runtime_s=2.0))),
     "trace": lambda: chrome_trace(plan("interleaved"), step_of(plan("interleaved"))),
+    "timeline": lambda: json.dumps(timeline_data(plan("zones"), step_of(plan("zones")))),
     "lengths": lambda: drawn(*step_text(lengths())) + body(lengths_page(lengths())),
     "replay_picture": lambda: replay_picture("x", replays()),
 }
 
 
-def as_stored(name: str) -> tuple[str, str]:
-    """A report as it is made today, and as it is stored."""
-    return REPORTS[name](), stored(name)
+def check_stored(*names: str) -> Callable[[str], None]:
+    """A test that each of the reports is made today as it is stored."""
+
+    def test(name: str) -> None:
+        assert REPORTS[name]() == stored(name)
+
+    marked: Callable[[str], None] = pytest.mark.parametrize("name", names)(test)
+    return marked
 
 
 if __name__ == "__main__":

@@ -1,17 +1,10 @@
 """A fleet in words: its pipelines, where they came from, what was copied, what is idle."""
 
-import pytest
-
 from solver.report.fleet import pipeline_changes
 from tests.report.cases import fleets
-from tests.report.shown import as_stored
+from tests.report.shown import check_stored
 
-
-@pytest.mark.parametrize("n", range(3))
-def test_fleets_in_words(n: int) -> None:
-    """Pipelines, copies, what the fleet survives: at the start, without a node, with it again."""
-    made, stored = as_stored(f"fleet_{n}")
-    assert made == stored
+test_fleets_are_as_stored = check_stored("fleet_0", "fleet_1", "fleet_2")
 
 
 def test_changes_say_where_pipelines_came_from() -> None:

@@ -1,17 +1,10 @@
 """Fronts in words: points, where all clusters stand, what the nodes of a subset bring."""
 
-import pytest
-
 from solver.report.front import search_lines, subset_lines
 from tests.report.cases import front, subsets
-from tests.report.shown import as_stored
+from tests.report.shown import check_stored
 
-
-@pytest.mark.parametrize("name", ["front", "subsets"])
-def test_fronts_in_words(name: str) -> None:
-    """Points or the best of every size, what groups bring, where all clusters stand."""
-    made, stored = as_stored(name)
-    assert made == stored
+test_fronts_are_as_stored = check_stored("front", "subsets")
 
 
 def test_all_clusters_stand_somewhere() -> None:

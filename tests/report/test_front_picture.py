@@ -1,18 +1,11 @@
 """The picture of a front, and its page: every cluster once, names where there is room."""
 
-import pytest
-
 from solver.report.front import Figures
 from solver.report.front_picture import Mark, front_picture
 from tests.report.cases import front
-from tests.report.shown import as_stored
+from tests.report.shown import check_stored
 
-
-@pytest.mark.parametrize("name", ["front_picture", "front_page"])
-def test_fronts_are_drawn_as_they_are_stored(name: str) -> None:
-    """Axes, ticks, marks and names, place by place; the page lists all other clusters."""
-    made, stored = as_stored(name)
-    assert made == stored
+test_fronts_are_drawn_as_stored = check_stored("front_picture", "front_page")
 
 
 def test_others_are_drawn_beside_the_front() -> None:

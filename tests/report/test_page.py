@@ -17,7 +17,7 @@ from solver.report.quantities import time_text
 from solver.search.driver import solve
 from solver.simulate import simulate_step
 from tests.conftest import ROOT
-from tests.report.shown import as_stored
+from tests.report.shown import check_stored, stored
 
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
 
@@ -32,11 +32,12 @@ def long() -> PlanDocument:
     return build_document(solve(instance.but(workload=workload, search=search), options), options)
 
 
+test_page_is_as_stored = check_stored("page")
+
+
 def test_page_needs_nothing_else() -> None:
     """No address, no other file; figures, layers and stages stand on it without its script."""
-    made, stored = as_stored("page")
-    assert made == stored
-    assert not re.search(r"https?://|\ssrc=|@import|url\(", made)
+    assert not re.search(r"https?://|\ssrc=|@import|url\(", stored("page"))
 
 
 def test_page_of_many_micro_batches_stays_small(long: PlanDocument) -> None:

@@ -3,7 +3,7 @@
 import pytest
 
 from solver.report.replay import averages
-from tests.report.shown import as_stored, replays
+from tests.report.shown import check_stored, replays
 
 
 def test_averages_keep_the_samples() -> None:
@@ -15,7 +15,4 @@ def test_averages_keep_the_samples() -> None:
     assert averages(run, 4, 20 * 10**9) == pytest.approx([4, 2, 0, 0])
 
 
-def test_a_curve_for_every_run_and_one_for_the_nodes() -> None:
-    """Two policies, and how many nodes are ready in a line of its own."""
-    made, stored = as_stored("replay_picture")
-    assert made == stored
+test_curves_of_two_policies_are_as_stored = check_stored("replay_picture")

@@ -9,7 +9,7 @@ from solver.plan_figures import costs_of
 from solver.report.step import fold_for, marks, rows_of, text_timeline
 from solver.simulate import Operation, Step, simulate_step
 from tests.hand_made import document_of, results, timeline
-from tests.report.shown import PLANS, as_stored, drawn, plan, stored
+from tests.report.shown import PLANS, check_stored, drawn, plan, stored
 from tests.seeds import few_and_many
 
 
@@ -74,7 +74,4 @@ def test_fold_hides_nothing_but_what_lies_in_it(
     assert fold.end_ns - fold.skipped_ns == fold.start_ns + fold.width_ns
 
 
-def test_traces_are_as_they_are_stored() -> None:
-    """Trace Event Format: complete and metadata events, of every stage and group of replicas."""
-    made, stored = as_stored("trace")
-    assert made == stored
+test_data_of_pages_and_traces_are_as_stored = check_stored("timeline", "trace")

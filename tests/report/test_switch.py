@@ -1,12 +1,5 @@
-"""Switches in words, as a page and as a picture."""
+"""Switches in words, as a page and as a picture: volumes, times beside the published rule."""
 
-import pytest
+from tests.report.shown import check_stored
 
-from tests.report.shown import as_stored
-
-
-@pytest.mark.parametrize("name", ["switch", "switch_page"])
-def test_switches_are_shown_as_they_are_stored(name: str) -> None:
-    """Volumes of every GPU, times beside the published rule, every sending."""
-    made, stored = as_stored(name)
-    assert made == stored
+test_switches_are_as_stored = check_stored("switch", "switch_page")
