@@ -1,16 +1,21 @@
 """CP-SAT and MILP as engines of the same formulations, and questions that both can answer."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from formulations.costs.tables import CostTables
+from formulations.decisions import ALL_FREE, Given
 from formulations.models.cpsat import CpSat
 from formulations.models.milp import Milp
 from formulations.models.model import Model, Term, negated, total_of
+from formulations.models.step_time import OneConfig
 from solver.backends import cpsat, highs
 from solver.backends.outcome import Outcome
 from solver.options import SolveOptions
 from solver.result import Status
+from solver.search.paths import first_cuts
+from tests.recorded import as_recorded, digest
 
 
 @dataclass(frozen=True)
@@ -76,3 +81,33 @@ def least_values(model: Model, terms: Iterable[Term]) -> list[int]:
     assert outcome.values is not None
     solution = model.solution(outcome.values)
     return [solution.value(time) for time in times]
+
+
+def size_of(model: Model) -> list[object]:
+    """Variables, rows, and a digest of the model's text."""
+    if isinstance(model, CpSat):
+        rows, text = len(model.native.proto.constraints), str(model.native.proto)
+    else:
+        rows, text = model.native.numConstraints(), str(model.native)
+    return [len(model.variables), rows, digest(text)]
+
+
+def with_first_cuts(tables: CostTables, built: OneConfig) -> OneConfig:
+    """The model with the paths that searches begin with."""
+    config = tables.config
+    step = config.pp if config.vpp > 1 else 1
+    for m in range(step, tables.num_micro_batches + 1, step):
+        for cut in first_cuts(config.schedule, config.pp, m, config.vpp):
+            built.add_cut(cut)
+    return built
+
+
+def check_sizes(name: str, drawn: Mapping[str, CostTables], given: Given = ALL_FREE) -> None:
+    """Whether the models of these configurations are those stored in a file, in both engines."""
+    figures = dict[str, object]()
+    for case, tables in drawn.items():
+        for twin in TWINS:
+            built = with_first_cuts(tables, OneConfig(twin.model(), tables, given))
+            built.raise_step_time(1000)
+            figures[f"{case} {twin.name}"] = size_of(built.model)
+    as_recorded(name, figures)

@@ -2,24 +2,28 @@
 
 from collections import deque
 from collections.abc import Sequence
+from itertools import product
 
 import pytest
 
 from formulations.costs.tables import CostTables, build_tables
-from formulations.decisions import Decisions
+from formulations.decisions import Decisions, Given
 from formulations.instance import Instance
+from formulations.models.degrees import ManyConfigs
 from formulations.plan import Configuration
 from formulations.space import configs
 from solver.options import SolveOptions
 from solver.result import max_step_time_ns, objective_weight
 from solver.search import critical_path
 from solver.search.critical_path import CutLoop, Family, model_engine
-from solver.search.paths import OpenConfig, whole_weights
+from solver.search.paths import OpenConfig
 from tests.brute_force import optimum_ns
 from tests.loop_checks import judge
 from tests.random_configs import scheduled, slower, zoned
+from tests.recorded import as_recorded
 from tests.seeds import few_and_many
 from tests.small_instances import random_instance
+from tests.twins import TWINS, size_of
 
 FAMILIES: tuple[Family, ...] = ("cpsat", "milp")
 
@@ -119,15 +123,15 @@ def test_config_that_no_plan_can_beat_stays_outside(monkeypatch: pytest.MonkeyPa
     assert (loop.closed, loop.best, loop.model.held) == (True, float(best), [1])
 
 
-def test_weights_keep_the_order_of_prices() -> None:
-    """Equal prices count once; others in their ratio, and none that is not free as nothing."""
-    tables = all_tables(varied(4))[0]
-
-    def weights(*prices: float) -> list[int]:
-        return whole_weights([OpenConfig(tables, price) for price in prices])
-
-    assert weights(7.5, 7.5) == [1, 1]
-    assert weights(1.0, 4.0, 0.0, 1e-9) == [2500, 10_000, 0, 1]
+def test_models_are_the_recorded_ones() -> None:
+    """Of two to four configurations."""
+    figures = dict[str, object]()
+    for seed, twin in product(range(4, 8), TWINS):
+        many = ManyConfigs(twin.model())
+        for number, tables in enumerate(all_tables(varied(seed))[-4:]):
+            many.add_config(tables, 1 + number, Given(max_step_time_ns=10**11))
+        figures[f"{seed} {twin.name}"] = size_of(many.model)
+    as_recorded("degrees", figures)
 
 
 def test_bug_money_of_long_steps_left_64_bits() -> None:

@@ -6,15 +6,15 @@ import pytest
 
 from formulations.lengths.problem import Rows
 from formulations.lengths.tour import step_ns
-from formulations.models.cpsat import CpSat
-from formulations.models.hot_switch import HotSwitch, _SetTime
+from formulations.models.hot_switch import HotSwitch
 from solver.backends import cpsat
 from solver.lengths.choose import ascending
 from solver.options import SolveOptions
 from solver.result import Status
 from tests.mixed_lengths import free_tours, least_ns, random_mixed, tour_ns
+from tests.recorded import as_recorded
 from tests.seeds import few_and_many
-from tests.twins import fix, least_values
+from tests.twins import fix, size_of
 
 MOST_NS = 1 << 40
 
@@ -47,10 +47,10 @@ def test_the_model_finds_the_best_of_all_tours(seeds: range, rows: Rows) -> None
             assert fixed.objective == step_ns(mixed, known)
 
 
-def test_levels_of_peaks_add_up() -> None:
-    """Where atoms of 3 and of 8 run, the levels are 3 and 8 - 3."""
-    model, part = CpSat(), object.__new__(_SetTime)
-    part._model, part._runs = model, {k: model.literal(f"runs_{k}") for k in range(2)}
-    for runs in part._runs.values():
-        model.equal(0, runs, 1)
-    assert least_values(model, [part._peak([3, 8])]) == [8]
+def test_models_are_the_recorded_ones() -> None:
+    figures = dict[str, object]()
+    for seed in range(16):
+        mixed = random_mixed(seed, rows="padded" if seed % 2 else "packed")
+        every = list(product(range(len(mixed.strategies)), range(len(mixed.atoms))))
+        figures[f"{seed}"] = size_of(HotSwitch(mixed, MOST_NS, every[:: 1 + seed % 3]).model)
+    as_recorded("hot_switch", figures)

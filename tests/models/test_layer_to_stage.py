@@ -9,14 +9,15 @@ import pytest
 
 from formulations.costs.stage_costs import StageCosts
 from formulations.costs.tables import Array, CostTables
+from formulations.decisions import Given
 from formulations.models.layer_to_stage import Split, excess, longest_path, possible_runs
 from tests import brute_force
 from tests.brute_force import all_splits
 from tests.chain_instances import chain_of
 from tests.loop_checks import judge
-from tests.random_configs import random_tables
+from tests.random_configs import random_optimum_ns, random_tables
 from tests.seeds import one_each
-from tests.twins import TWINS, Twin, all_solutions, fix, least_values
+from tests.twins import TWINS, Twin, all_solutions, check_sizes
 
 Sizes = tuple[int, ...]
 
@@ -31,15 +32,13 @@ def test_solutions_are_the_splits(twin: Twin, kinds: str, pp: int, embedding_onl
     assert all_solutions(model, split) == sorted(all_splits(tables))
 
 
-@pytest.mark.parametrize("twin", TWINS, ids=lambda twin: twin.name)
-def test_stage_terms_are_sums(twin: Twin) -> None:
-    values, tables = [3, 0, 7, 7, 2, 5], chain_of("bbbbbb", 3)
-    for boundaries in ((0, 1, 2, 6), (0, 3, 4, 6)):
-        model = twin.model()
-        split = Split(model, tables, possible_runs(StageCosts(tables)))
-        fix(model, split, boundaries)
-        terms = [split.stage_sum(k, np.array(values)) for k in range(3)]
-        assert least_values(model, terms) == [sum(values[a:b]) for a, b in pairwise(boundaries)]
+def test_models_are_the_recorded_ones() -> None:
+    """Of free splits, whose nodes and shares are given where these are free."""
+    for seed in range(6):
+        tables = random_tables(seed)
+        order, shares = brute_force.all_orders(tables)[0], next(brute_force.all_shares(tables))
+        given = Given(order, None, shares, max_step_time_ns=random_optimum_ns(seed))
+        check_sizes("layer_to_stage", {f"{seed}": tables}, given)
 
 
 def as_sets(tables: CostTables, share: int = 1, limit_ns: int | None = None) -> list[set[Sizes]]:

@@ -4,12 +4,13 @@ import random
 
 import pytest
 
+from formulations.decisions import Given
 from tests import brute_force
 from tests.equal_nodes import equal_nodes
 from tests.models.test_node_order import counted_terms, least_terms
 from tests.random_configs import wide_zones
 from tests.seeds import one_each
-from tests.twins import TWINS, Twin
+from tests.twins import TWINS, Twin, check_sizes
 
 
 @pytest.mark.parametrize("twin", TWINS, ids=lambda twin: twin.name)
@@ -29,3 +30,11 @@ def test_rings_join_neighbours_among_the_zones(twin: Twin, zones: str, dp: int) 
     tables = equal_nodes(len(zones), 1, 1, dp, 2, zones=zones)
     order = tuple(range(len(zones)))
     assert least_terms(twin, tables, order, (0, 2, 4)) == counted_terms(tables, order, (0, 2, 4))
+
+
+def test_models_are_the_recorded_ones() -> None:
+    """Of orders over many zones, with a given split."""
+    drawn = {f"{seed}": wide_zones(seed) for seed in range(2)}
+    for seed, tables in drawn.items():
+        given = Given(boundaries=next(brute_force.all_splits(tables)))
+        check_sizes("links", {seed: tables}, given)

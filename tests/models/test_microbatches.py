@@ -6,15 +6,13 @@ from itertools import combinations
 import pytest
 
 from formulations.costs.tables import CostTables
-from formulations.decisions import ALL_FREE, share_range
-from formulations.models.microbatches import Shares, shares_part
-from formulations.models.model import Solution
+from formulations.decisions import Given, share_range
+from formulations.models.microbatches import Shares
 from formulations.models.node_order import FixedOrder, FreeOrder, Order
 from tests import brute_force
-from tests.equal_nodes import equal_nodes
 from tests.random_configs import random_tables
 from tests.seeds import few_and_many
-from tests.twins import CPSAT, TWINS, Twin, all_solutions
+from tests.twins import TWINS, Twin, all_solutions, check_sizes
 
 SEEDS = few_and_many(range(0, 160, 4), 3)
 
@@ -53,8 +51,11 @@ def test_solutions_are_the_shares_of_equal_replicas_descending(
             assert (part.at_least(0, least), part.at_least(0, too_many)) == (1, 0)
 
 
-def test_even_shares_leave_no_choice() -> None:
-    """Two of the four micro-batches for each of two replicas."""
-    tables = equal_nodes(2, 1, 1, 2, 1)
-    part = shares_part(CPSAT.model(), tables, FixedOrder(tables, (0, 0)), ALL_FREE)
-    assert part.extract(Solution([])) == (2, 2)
+def test_models_are_the_recorded_ones() -> None:
+    """Of free shares and of even ones, whose split is given."""
+    for seed in range(0, 40, 4):
+        tables = random_tables(seed)
+        split = next(brute_force.all_splits(tables))
+        for most in (None, 2):
+            given = Given(boundaries=split, largest_share=most)
+            check_sizes("microbatches", {f"{seed} {most}": tables}, given)

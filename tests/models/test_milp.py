@@ -5,7 +5,7 @@ from itertools import product
 import pytest
 
 from formulations.models.layer_to_stage import excess
-from formulations.models.milp import Milp, choice_slack, pair_slack
+from formulations.models.milp import choice_slack, pair_slack
 from formulations.models.model import Term
 from tests.models.test_layer_to_stage import random_runs, values
 
@@ -49,9 +49,3 @@ def test_pair_rows_value_both_choices(seed: int) -> None:
             for key in keys
         ]
         assert max(rows) == costs[first, second][a:b].sum()
-
-
-def test_the_largest_of_one_value_is_that_value() -> None:
-    model = Milp()
-    value = model.integer("value", 9)
-    assert model.maximum(0, [((), value)], 9, "largest") is value

@@ -1,22 +1,18 @@
 """The node-order models, CP-SAT and MILP: the orders that there are, at their costs."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from itertools import pairwise
 
-import numpy as np
 import pytest
 
 from formulations.costs.tables import CostTables
-from formulations.decisions import ALL_FREE, Given
+from formulations.decisions import Given
 from formulations.models.layer_to_stage import Split, given_runs
-from formulations.models.model import Costs, Solution
-from formulations.models.node_order import FixedOrder, FreeOrder, order_part
-from formulations.models.step_time import OneConfig
+from formulations.models.node_order import FreeOrder
 from tests import brute_force
 from tests.random_configs import random_tables
 from tests.seeds import few_and_many
-from tests.twins import CPSAT, TWINS, Twin, all_solutions, fix, has_solution, least_values
+from tests.twins import TWINS, Twin, all_solutions, check_sizes, fix, least_values
 
 SEEDS = few_and_many(range(120), 7)
 
@@ -79,45 +75,11 @@ def test_costs_of_every_order(twin: Twin, seeds: Sequence[int]) -> None:
             assert found == counted_terms(tables, order, boundaries)
 
 
-@pytest.mark.parametrize("twin", TWINS, ids=lambda twin: twin.name)
-@pytest.mark.parametrize(("spare", "feasible"), [(0, True), (-1, False)])
-@pytest.mark.parametrize("seeds", SEEDS)
-def test_small_nodes_stand_where_they_fit(
-    twin: Twin, seeds: Sequence[int], spare: int, feasible: bool
-) -> None:
-    """(2) The memory of a group counts exactly where it stands."""
-    for tables in mixed(seeds):
-        boundaries = next(brute_force.all_splits(tables))
-        shares = next(brute_force.all_shares(tables))
-        sizes = {
-            (k, r): brute_force.least_bytes(tables, [stage], k, share)
-            for k, stage in enumerate(pairwise(boundaries))
-            for r, share in enumerate(shares)
-        }
-        # Group 0 has room for everything; group 1 for the least that some order asks of it.
-        need = min(
-            max(size for (k, r), size in sizes.items() if groups[k * len(shares) + r] == 1)
-            for order in brute_force.all_orders(tables)
-            for groups in [brute_force.place(tables, order).groups]
-        )
-        small = replace(tables, capacity_bytes=np.array([1 << 60, need + spare]))
-        built = OneConfig(twin.model(), small, Given(boundaries=boundaries, micro_batches=shares))
-        assert has_solution(built.model) == feasible
-
-
-@pytest.mark.parametrize("twin", TWINS, ids=lambda twin: twin.name)
-def test_single_group_leaves_no_choice(twin: Twin) -> None:
-    known = (random_tables(seed) for seed in range(1, 99))
-    tables = next(one for one in known if one.config.nodes_used in ((2,), (2, 0)))
-    order = order_part(twin.model(), tables, ALL_FREE)
-    assert isinstance(order, FixedOrder)
-    assert order.extract(Solution([])) == (0, 0)
-
-
-def test_excess_of_messages_is_their_largest_difference(monkeypatch: pytest.MonkeyPatch) -> None:
-    """(7, 5) is at most 4 more than (3, 4), whichever tensors are sent."""
-    tables = mixed(range(40))[0]
-    part, seen = FreeOrder(CPSAT.model(), tables), list[Costs[tuple[int, ...]]]()
-    monkeypatch.setattr(part.model, "largest", lambda _, costs, *__: seen.append(costs))
-    part.send(0, 0, Split(part.model, tables, given_runs(next(brute_force.all_splits(tables)))))
-    assert seen[0].excess((7, 5), (3, 4)) == 4
+def test_models_are_the_recorded_ones() -> None:
+    """Of free and of given orders, whose splits and shares are given."""
+    for seed in range(0, 24, 2):
+        tables = random_tables(seed, zones=seed % 3 == 0)
+        split = next(brute_force.all_splits(tables))
+        for order in (None, brute_force.all_orders(tables)[-1]):
+            given = Given(order, split, next(brute_force.all_shares(tables)))
+            check_sizes("node_order", {f"{seed} {order}": tables}, given)

@@ -5,21 +5,13 @@ from itertools import combinations, product
 import numpy as np
 import pytest
 
-from formulations.costs.stage_costs import NEVER
 from formulations.decisions import Given
 from formulations.models.cpsat import CpSat
-from formulations.models.stage_times import Run, least_runs
+from formulations.models.stage_times import least_runs
 from formulations.models.step_time import OneConfig
 from tests import brute_force
 from tests.cramped import cramped_tables
-from tests.twins import has_solution
-
-
-def test_least_runs_by_hand() -> None:
-    """Layers 1 and 2 together take 5, all three 9, two others nothing; four have no room."""
-    extra = np.zeros((5, 5), dtype=np.int64)
-    extra[1, 3], extra[0, 3], extra[1, 4], extra[0, 4] = 5, 9, 5, NEVER
-    assert least_runs(extra) == [Run(0, 3, 9), Run(0, 4, None), Run(1, 3, 5)]
+from tests.twins import check_sizes, has_solution
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -48,3 +40,10 @@ def test_devices_of_several_chunks_have_room_iff_a_way_fits(seed: int) -> None:
         ways = [brute_force.recomputed_ns(tables, placed, split, *slot, share) for slot in slots]
         model = OneConfig(CpSat(), tables, Given(order, split, (share,) * config.dp)).model
         assert has_solution(model) == (None not in ways)
+
+
+def test_models_are_the_recorded_ones() -> None:
+    """Of little memory: what is recomputed, in one chunk and in several."""
+    for schedule in ("1f1b", "interleaved", "zb-h1"):
+        drawn = {f"{schedule} {seed}": cramped_tables(seed, schedule) for seed in range(4)}
+        check_sizes("stage_times", drawn)

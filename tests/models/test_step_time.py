@@ -12,23 +12,14 @@ from formulations.decisions import Decisions, Given
 from formulations.models.milp import Milp
 from formulations.models.step_time import OneConfig
 from solver.result import Status
-from solver.search.paths import first_cuts
 from tests import brute_force
 from tests.loop_checks import judge, need_bytes, random_decisions
-from tests.random_configs import random_optimum_ns, random_tables
+from tests.random_configs import WITH_NEW, random_optimum_ns, random_tables
 from tests.seeds import few_and_many, one_each
-from tests.twins import MILP, TWINS, Twin, solved
+from tests.twins import MILP, TWINS, Twin, check_sizes, solved, with_first_cuts
 
 #: A literal that is off by HiGHS's tolerance, 1e-9, is worth half a nanosecond of so long a time.
 LONG_NS = 500_000_000
-
-
-def with_first_cuts(tables: CostTables, built: OneConfig) -> OneConfig:
-    config = tables.config
-    for m in range(1, tables.num_micro_batches + 1):
-        for cut in first_cuts(config.schedule, config.pp, m):
-            built.add_cut(cut)
-    return built
 
 
 def roomy(seed: int) -> tuple[CostTables, Decisions]:
@@ -77,6 +68,15 @@ def test_solutions_are_plans_and_without_paths_a_lower_bound(twin: Twin, seed: i
     plan = built.extract(bare.values)
     assert plan in set(brute_force.all_decisions(tables))
     assert judge(tables, plan) is not None
+
+
+def test_models_are_the_recorded_ones() -> None:
+    """With all decisions free, in every schedule, tied embeddings and zones among them."""
+    for schedule in WITH_NEW:
+        drawn = {
+            f"{seed} {schedule}": random_tables(seed, seed % 2 > 0, schedule) for seed in range(5)
+        }
+        check_sizes("step_time", drawn, Given(max_step_time_ns=1 << 48))
 
 
 @pytest.mark.parametrize("twin", TWINS, ids=lambda twin: twin.name)
