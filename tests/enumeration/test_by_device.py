@@ -7,23 +7,23 @@ import pytest
 from formulations.costs.placement import Placer
 from formulations.costs.tables import CostTables
 from solver.enumeration import by_device
-from solver.enumeration.by_device import best_by_device
-from solver.enumeration.engine import ConfigAnswer
+from solver.enumeration.by_device import best_by_device, best_by_stage
+from solver.enumeration.engine import ConfigAnswer, Stop
 from solver.graph import devices
 from solver.graph.problem import Intervals
 from solver.search.enumeration import after, enumerate_config
+from tests.graph.drawn import NO_CUTOFF, Questions, staged_tables, tables
 from tests.random_configs import random_optimum_ns, random_tables
+from tests.recorded import as_recorded, digest
 from tests.seeds import few_and_many
 
-NO_CUTOFF = 1 << 50
 
-
-def answer(tables: CostTables, cutoff: int = NO_CUTOFF, asks: int = 10**6) -> ConfigAnswer:
-    """Of a search that may ask so often whether to stop."""
-    stop = after(asks, lambda: False)
-    found = best_by_device(Intervals(tables), Placer(tables), cutoff, 0.0, stop)
-    assert found is not None
-    return found
+def answer(
+    costs: CostTables, cutoff: int = NO_CUTOFF, gap: float = 0.0, stop: Stop = lambda: False
+) -> ConfigAnswer:
+    known = best_by_device(Intervals(costs), Placer(costs), cutoff, gap, stop)
+    assert known is not None
+    return known
 
 
 @pytest.mark.parametrize("zones", [False, True])
@@ -37,25 +37,44 @@ def test_bounds_of_searches_cut_short_are_below_the_optimum(
     monkeypatch.setattr(by_device, "HALVES_PER_STOP", 1)
     for seed in seeds:
         best = random_optimum_ns(seed, zones, "interleaved")
-        tables = random_tables(seed, zones, "interleaved")
+        costs = random_tables(seed, zones, "interleaved")
         if best is None:
-            assert answer(tables).plan is None, seed
+            assert answer(costs).plan is None, seed
             continue
         for asks in (0, 3, 20):
-            found = answer(tables, best + best // 10, asks)
-            assert found.bound_ns <= best, seed
-            assert (found.step_time_ns or best) >= best, seed
-        whole = answer(tables, best + 1)
-        assert (whole.step_time_ns, whole.bound_ns, whole.complete) == (best, best, True)
+            known = answer(costs, best + best // 10, 0.0, after(asks, lambda: False))
+            assert known.bound_ns <= best, seed
+            assert (known.step_time_ns or best) >= best, seed
+        known = answer(costs, best + 1)
+        assert (known.step_time_ns, known.bound_ns, known.complete) == (best, best, True)
+
+
+def test_work_is_the_recorded_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bounds when stopped, plans and questions until it is done; also of stages by place."""
+    figures: dict[str, object] = {}
+    monkeypatch.setattr(by_device, "FEW", 4)
+    monkeypatch.setattr(by_device, "FIRST_HALVES", 4)
+    for name, costs in (tables() | staged_tables()).items():
+        if costs.config.vpp == 1 and costs.by_place is None:
+            continue
+        asked, told, intervals = Questions(), list[object](), Intervals(costs)
+        for stop, gap in ((asked, 0.0), (after(2, asked), 0.05), (after(6, asked), 0.0)):
+            limit = costs.longest_ns // 2 if gap else NO_CUTOFF
+            if costs.by_place is not None:
+                known = best_by_stage(intervals, costs.by_place, limit, gap, stop)
+            else:
+                known = answer(costs, limit, gap, stop)
+            told.append([known.step_time_ns, known.bound_ns, known.complete, digest(known.plan)])
+        figures[name] = [asked.number, *told]
+    as_recorded("by_device", figures)
 
 
 def test_graphs_that_are_too_big_are_left_to_single_orders(monkeypatch: pytest.MonkeyPatch) -> None:
     """The optimum is found without the graph of devices."""
-    tables = random_tables(1, schedule="interleaved")
+    intervals = Intervals(random_tables(1, schedule="interleaved"))
+    best = random_optimum_ns(1, False, "interleaved")
     monkeypatch.setattr(devices, "MOST_EDGES", 0)
-    assert best_by_device(Intervals(tables), Placer(tables), NO_CUTOFF, 0, lambda: False) is None
-    found = enumerate_config(Intervals(tables), NO_CUTOFF, 0.0, lambda: False)
-    assert (found.step_time_ns, found.complete) == (
-        random_optimum_ns(1, False, "interleaved"),
-        True,
-    )
+    placer = Placer(intervals.tables)
+    assert best_by_device(intervals, placer, NO_CUTOFF, 0, lambda: False) is None
+    known = enumerate_config(intervals, NO_CUTOFF, 0.0, lambda: False)
+    assert (known.step_time_ns, known.complete) == (best, True)

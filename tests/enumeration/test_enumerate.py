@@ -2,16 +2,14 @@
 
 import pytest
 
+from solver.enumeration import enumerate as module
 from solver.enumeration.engine import best_start
 from solver.enumeration.enumerate import Enumerator, below
 from solver.graph.edges import build_layers, renumbered
-from tests.graph.drawn import NO_CUTOFF, chain_splits, chain_time, random_chain
+from solver.search.enumeration import after
+from tests.graph.drawn import NO_CUTOFF, Questions, chain_splits, chain_time, problems, random_chain
+from tests.recorded import as_recorded
 from tests.seeds import one_each
-
-
-def test_times_within_the_gap_are_not_below() -> None:
-    """Ten percent of 101 ns are off, rounded up; without a gap nothing is."""
-    assert (below(100, 0.1), below(101, 0.1), below(101, 0.0)) == (90, 91, 101)
 
 
 @pytest.mark.parametrize("seed", one_each(range(40), 5))
@@ -24,3 +22,28 @@ def test_enumeration_finds_the_best_split(seed: int) -> None:
     search = Enumerator(problem, layers, NO_CUTOFF, cuts, 0.0)
     assert search.run(lambda: True) <= best
     assert search.run(lambda: False) == search.best_time == best
+
+
+def test_work_is_the_recorded_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A few prefixes at a time; bounds when stopped, and questions until it is done.
+
+    Ten percent of 101 ns are off, rounded up; without a gap nothing is.
+    """
+    assert (below(100, 0.1), below(101, 0.1), below(101, 0.0)) == (90, 91, 101)
+    monkeypatch.setattr(module, "CHUNK", 8)
+    monkeypatch.setattr(module, "MAX_CUTS", 3)
+    figures: dict[str, object] = {}
+    for name, problem in list(problems().items())[::2]:
+        layers = build_layers(problem, NO_CUTOFF)
+        if not all(map(len, layers)):
+            continue
+        layers = renumbered(layers)
+        time_ns, cuts = best_start(problem, layers, lambda: False)[2:]
+        asked, known = Questions(), list[object]()
+        for gap, cutoff in ((0.0, time_ns * 6 // 5), (0.05, time_ns * 6 // 5), (0.0, time_ns + 1)):
+            search = Enumerator(problem, layers, cutoff, cuts, gap)
+            early = [search.run(after(number, lambda: False)) for number in (0, 2, 5)]
+            last = search.run(asked)
+            known.append([*early, last, search.best_time, asked.number])
+        figures[name] = known
+    as_recorded("enumerate", figures)
