@@ -11,21 +11,22 @@ from formulations.costs.tables import CostTables, build_tables
 from formulations.instance import LayerRun
 from formulations.instance.search import ScheduleName
 from formulations.space import configs
+from solver.bounds.lanes import MOST_EDGES
 from solver.enumeration import uneven_shares
-from solver.enumeration.uneven_shares import Uneven, best_dealing
+from solver.enumeration.uneven_shares import Uneven, best_dealing, dealt_from_below
 from solver.graph.problem import Intervals
-from solver.search.enumeration import enumerate_config
+from solver.search.enumeration import after, enumerate_config
 from solver.simulate import step_time_ns
 from tests import brute_force
-from tests.random_configs import random_optimum_ns, random_tables, scheduled, unlike_replicas
+from tests.graph.drawn import NO_CUTOFF, Questions, uneven_tables
+from tests.random_configs import random_optimum_ns, random_tables, unlike_replicas
+from tests.recorded import as_recorded, digest
 from tests.seeds import few_and_many
 from tests.small_instances import two_tensors
 
-NO_CUTOFF = 1 << 50
 
-
-def lanes_of(tables: CostTables) -> Uneven:
-    return Uneven(Intervals(tables), Placer(tables))
+def lanes_of(costs: CostTables) -> Uneven:
+    return Uneven(Intervals(costs), Placer(costs))
 
 
 def bound_ns(lanes: Uneven, cutoff: int) -> int:
@@ -34,18 +35,10 @@ def bound_ns(lanes: Uneven, cutoff: int) -> int:
     return cutoff if remaining is None else lanes.bound_ns(0, cutoff, remaining)
 
 
-def unlike_tables(seed: int, single: bool = True) -> CostTables:
-    """Tables of the configuration of two replicas; every fifth with ZB-H1."""
-    instance = unlike_replicas(seed, single)
-    instance = scheduled(instance, "zb-h1", seed) if seed % 5 == 1 else instance
-    (config, *_) = (config for config in configs(instance) if config.zero == seed % 2)
-    return build_tables(instance, config)
-
-
 @cache
 def optimum_ns(seed: int, single: bool = True) -> int | None:
-    """Least step time of `unlike_tables`, by trying every plan."""
-    return brute_force.optimum_ns(unlike_tables(seed, single))
+    """Least step time of `uneven_tables`, by trying every plan."""
+    return brute_force.optimum_ns(uneven_tables(seed, single))
 
 
 @pytest.mark.parametrize("seeds", few_and_many(range(120), 20))
@@ -56,15 +49,15 @@ def test_search_equals_brute_force(seeds: Sequence[int]) -> None:
     to four replicas. Also by cutoffs that grow from the bound, below which there may be no plan.
     """
     for seed in seeds:
-        tables, best = unlike_tables(seed), optimum_ns(seed)
-        assert lanes_of(tables).exact
-        answer = best_dealing(lanes_of(tables), NO_CUTOFF)
+        costs, best = uneven_tables(seed), optimum_ns(seed)
+        assert lanes_of(costs).exact
+        answer = best_dealing(lanes_of(costs), NO_CUTOFF)
         assert (answer.complete, answer.step_time_ns) == (True, best), seed
         if answer.plan is not None:
-            assert step_time_ns(plan_costs(tables.instance, answer.plan)) == best, seed
+            assert step_time_ns(plan_costs(costs.instance, answer.plan)) == best, seed
         for share in (1.0, 1.3, 1e6):
             cutoff = NO_CUTOFF if best is None else int(best * share)
-            answer = enumerate_config(Intervals(tables), cutoff, 0.0, lambda: False)
+            answer = enumerate_config(Intervals(costs), cutoff, 0.0, lambda: False)
             expected = None if cutoff == best else best
             assert (answer.complete, answer.step_time_ns) == (True, expected), seed
 
@@ -78,9 +71,9 @@ def test_bug_ways_with_messages_of_two_sizes_are_not_exact() -> None:
     chain = two_tensors([run.layer for run in instance.workload.layer_runs], 2)
     runs = tuple(LayerRun(layer=layer, count=1) for layer in chain)
     instance = instance.but(workload={"layer_runs": runs}, search={"zero": (1,)})
-    tables = build_tables(instance, next(configs(instance)))
-    answer = enumerate_config(Intervals(tables), NO_CUTOFF, 0.0, lambda: False)
-    assert (answer.complete, answer.step_time_ns) == (True, brute_force.optimum_ns(tables))
+    costs = build_tables(instance, next(configs(instance)))
+    answer = enumerate_config(Intervals(costs), NO_CUTOFF, 0.0, lambda: False)
+    assert (answer.complete, answer.step_time_ns) == (True, brute_force.optimum_ns(costs))
 
 
 @pytest.mark.parametrize("seeds", few_and_many(range(80), 40))
@@ -89,63 +82,60 @@ def test_bug_zero_bubbles_missed_too_little_with_blocking_sends(seeds: Sequence[
     for seed in seeds:
         instance = unlike_replicas(seed, single=False)
         instance = instance.but(search={"schedule": ("zb-h1",), "blocking_sends": True})
-        tables = build_tables(instance, next(configs(instance)))
-        best, lanes = brute_force.optimum_ns(tables), lanes_of(tables)
+        costs = build_tables(instance, next(configs(instance)))
+        best, lanes = brute_force.optimum_ns(costs), lanes_of(costs)
         if best is not None:
             assert lanes.thinned(lanes.everything(best + 1), best + 1) is not None, seed
-            answer = enumerate_config(Intervals(tables), NO_CUTOFF, 0.0, lambda: False)
+            answer = enumerate_config(Intervals(costs), NO_CUTOFF, 0.0, lambda: False)
             assert answer.step_time_ns == best, seed
 
 
 @pytest.mark.parametrize("schedule", [None, "zb-h1"])
 @pytest.mark.parametrize("seeds", few_and_many(range(100), 25))
-def test_bound_holds_for_any_config(seeds: Sequence[int], schedule: ScheduleName | None) -> None:
-    """Even shares, several GPUs per node, links of zones: the optimum stays, none is below."""
+def test_bound_holds_for_any_config(
+    seeds: Sequence[int], schedule: ScheduleName | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Even shares, several GPUs per node, links of zones; and the slowest types as one class."""
     for seed in seeds:
-        cases = [
-            (unlike_tables(seed, single=False), optimum_ns(seed, single=False)),
+        single, *cases = [
+            *((uneven_tables(seed, one), optimum_ns(seed, one)) for one in (True, False)),
             *(
                 (random_tables(seed, zones, schedule), random_optimum_ns(seed, zones, schedule))
                 for zones in (False, True)
             ),
         ]
-        for tables, best in cases:
-            lanes = lanes_of(tables)
-            if best is not None:
-                assert lanes.thinned(lanes.everything(best + 1), best + 1) is not None, seed
-                assert bound_ns(lanes, 2 * best) <= best, seed
+        for edges, pairs in ((MOST_EDGES, cases), (1, [single])):
+            monkeypatch.setattr("solver.bounds.lanes.MOST_EDGES", edges)
+            for costs, best in pairs:
+                lanes = lanes_of(costs)
+                if best is not None:
+                    assert lanes.thinned(lanes.everything(best + 1), best + 1) is not None, seed
+                    assert bound_ns(lanes, 2 * best) <= best, seed
 
 
-@pytest.mark.parametrize("seeds", few_and_many(range(40), 10))
-def test_classes_taken_together_only_lower_the_bound(
-    seeds: Sequence[int], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The slowest types as one: the optimum stays possible, and no plan is claimed exact."""
-    monkeypatch.setattr("solver.bounds.lanes.MOST_EDGES", 1)
-    for seed in seeds:
-        tables, best = unlike_tables(seed), optimum_ns(seed)
-        lanes = lanes_of(tables)
-        assert len(lanes.places.classes) == 2
-        assert lanes.exact == (sum(n > 0 for n in tables.config.nodes_used) == 2)
-        assert best is None or bound_ns(lanes, 2 * best) <= best
-
-
-def test_a_search_that_may_not_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Half of the bound leaves nothing. Stopped at once there is no plan, and none is claimed.
-
-    Beyond the limit of ways nothing is exact, and the bound is that of the work or the known one.
-    """
-    lanes, best = lanes_of(unlike_tables(4)), optimum_ns(4)
-    assert best is not None
-    bound = bound_ns(lanes, best + 1)
-    assert best * 3 // 4 < bound <= best
-    assert bound_ns(lanes, bound // 2) == bound // 2
-    answer = best_dealing(lanes, NO_CUTOFF, stop=lambda: True)
-    assert (answer.plan, answer.complete) == (None, False)
-    monkeypatch.setattr(uneven_shares, "MOST_EDGES", 0)
-    lanes = lanes_of(unlike_tables(4))
-    assert not lanes.exact
-    everything = lanes.everything(best)
-    assert lanes.thinned(everything, best) == everything
-    assert 0 < lanes.bound_ns(0, best, everything) < best
-    assert lanes.bound_ns(best - 1, best, everything) == best - 1
+def test_bounds_and_work_are_the_recorded_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is left below cutoffs, questions until a plan is proved; few additions, many ways."""
+    figures: dict[str, object] = {}
+    for seed in range(12):
+        costs, best = uneven_tables(seed, seed % 4 > 0), optimum_ns(seed, seed % 4 > 0)
+        left = list[object]()
+        if best is None:
+            continue
+        for additions, edges in ((1 << 28, 1 << 20), (0, 1 << 20), (1 << 28, 0)):
+            monkeypatch.setattr(uneven_shares, "MOST_ADDITIONS", additions)
+            monkeypatch.setattr(uneven_shares, "MOST_EDGES", edges)
+            lanes = lanes_of(costs)
+            thin = lanes.thinned(every := lanes.everything(best + 1), best + 1)
+            early = lanes.bound_ns(0, best, every, after(3, lambda: False))
+            size = None if thin is None else uneven_shares._size(thin)
+            left.append([bound_ns(lanes, 3 * best // 2), early, size, lanes.exact])
+        monkeypatch.undo()
+        if (lanes := lanes_of(costs)).exact:
+            asked, every = Questions(), lanes.everything(2 * best)
+            for stop, gap in ((asked, 0.0), (after(3, asked), 0.0), (asked, 0.1)):
+                answer = best_dealing(lanes, 3 * best // 2, gap, stop)
+                below = dealt_from_below(lanes, best * 98 // 100, 2 * best, gap, stop, every)
+                told = [(a.step_time_ns, a.bound_ns, a.complete) for a in (answer, below)]
+                left.append([*told, digest([answer.plan, below.plan]), asked.number])
+        figures[f"{seed}"] = left
+    as_recorded("uneven_shares", figures)
