@@ -1,17 +1,20 @@
 """What a plan asks of launch targets: each decision just inside and just outside of their rules."""
 
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
 
 from formulations.instance import Instance
+from formulations.instance.targets import TARGETS, Target
 from formulations.instance.workload import Recompute
 from formulations.plan import Degrees, Plan
-from formulations.space.launch import able, first_blocks, obstacles, zero_choices
+from formulations.space.launch import able, first_blocks, obstacles, runs, widened, zero_choices
 from tests.hand_made import pipelined_result
+from tests.random_spaces import random_space, spread
+from tests.recorded import as_recorded
 
 RESULT = pipelined_result()  #: two replicas of two stages, ZeRO 1
-ALL = ["megatron", "flagscale", "torchtitan"]
 
 
 def with_ties(tied: bool) -> Instance:
@@ -34,34 +37,77 @@ def plan_with(way: Recompute = "none", first_blocks: int | None = None, **config
     return plan.but(config=plan.config.model_copy(update=config), replicas=tuple(replicas))
 
 
-@pytest.mark.parametrize(
-    ("plan", "targets"),
-    [
-        (plan_with(), ALL),
-        (plan_with("full"), ALL),
-        (plan_with("full", first_blocks=0), ["flagscale"]),
-        (plan_with("selective"), ["megatron", "flagscale"]),
-        (plan_with("selective", first_blocks=0), []),
-        (plan_with(schedule="interleaved"), ["megatron", "torchtitan"]),
-        (plan_with(schedule="zb-h1"), ["torchtitan"]),
-        (plan_with(zero=3, pp=1), ["torchtitan"]),
-        (plan_with(zero=1, pp=1), ["megatron", "flagscale"]),
-        (plan_with(zero=0), ALL),
-    ],
-)
-def test_who_can_launch_a_plan(plan: Plan, targets: list[str]) -> None:
-    assert able(with_ties(False), plan) == targets
+def with_degrees(rows: Sequence[Sequence[Degrees]]) -> Plan:
+    """The plan with degrees [replica][stage] of its own."""
+    plan, (first, *_, last) = plan_with(), rows[0]
+    replicas = tuple(
+        replica.but(
+            stages=tuple(
+                stage.but(degrees=own) for stage, own in zip(replica.stages, row, strict=True)
+            )
+        )
+        for replica, row in zip(plan.replicas, rows, strict=True)
+    )
+    config = plan.config.but(degrees=(first, last), nodes_used=(1, 1))
+    return plan.but(config=config, replicas=replicas)
 
 
-def test_all_stages_recompute_their_first_block() -> None:
-    assert first_blocks(RESULT.instance, plan_with("full")) == 1
+def plans() -> Iterator[tuple[str, Plan]]:
+    yield "as it is", plan_with()
+    for way in ("selective", "full"):
+        yield way, plan_with(way)
+        yield f"{way}, but not in one stage", plan_with(way, first_blocks=0)
+    for fields in (
+        {"schedule": "interleaved"},
+        {"schedule": "zb-h1"},
+        {"zero": 0},
+        {"zero": 1, "pp": 1},
+        {"zero": 2, "pp": 1},
+        {"zero": 3, "pp": 1},
+        {"ep": 2, "zero": 0},
+        {"ep": 2, "degrees": (Degrees(tp=2),)},
+        {"zero": 0, "degrees": (Degrees(tp=1, cp=2),)},
+    ):
+        yield str(fields), plan_with(**fields)
+    first, *rest = plan_with().replicas
+    uneven = first.but(micro_batches=first.micro_batches + 1)
+    yield "uneven", plan_with().but(replicas=(uneven, *rest))
+    narrow, wide, three = (Degrees(tp=1, parts=parts) for parts in (1, 2, 3))
+    yield "stages of unlike degrees", with_degrees([[wide, narrow]] * 2)
+    yield "of which 2 and 3 divide no other", with_degrees([[wide, three], [wide, three]])
+    yield "replicas of unlike stages", with_degrees([[wide, narrow], [narrow, narrow]])
 
 
-def test_tied_embeddings_on_several_stages_are_not_for_torchtitan() -> None:
-    """It shares a matrix inside one stage alone."""
-    assert able(with_ties(True), plan_with()) == ["megatron", "flagscale"]
-    (only,) = obstacles(with_ties(True), plan_with(), "torchtitan")
-    assert (only.field, only.value) == ("pipeline_parallel", 2)
+def test_who_can_launch_a_plan_is_recorded() -> None:
+    """And what bars the others."""
+    figures = dict[str, object]()
+    for name, plan in plans():
+        for tied in (False, True):
+            instance = with_ties(tied)
+            launchers = able(instance, plan)
+            words = {
+                target: [[each.field, each.found, each.change] for each in barring]
+                for target in TARGETS
+                if (barring := obstacles(instance, plan, target))
+            }
+            assert {*launchers, *words, "any"} == set(TARGETS)
+            assert not {*launchers} & {*words}
+            figures[f"{name}{', tied' * tied}"] = [first_blocks(instance, plan), launchers, words]
+    as_recorded("launch", figures)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_zero_stages_and_wider_spaces_are_the_recorded_ones(target: Target) -> None:
+    """Of drawn instances: who runs all of their plans, and what other targets would add."""
+    figures = dict[str, object]()
+    for seed in range(12):
+        instance = random_space(seed, target)
+        stages = [zero_choices(instance, config) for config in spread(instance, 20)]
+        runners = [each for each in TARGETS if runs(each, instance.search)]
+        wider = {each: widened(instance, each) for each in TARGETS}
+        assert target in runners
+        figures[f"{target} {seed}"] = [stages, runners, wider]
+    as_recorded("launch", figures)
 
 
 @pytest.mark.parametrize(
@@ -83,40 +129,3 @@ def test_bug_torchtitan_was_given_experts_that_it_cannot_place(
     narrow = instance.but(search={"target": "torchtitan"})
     assert plan.config.zero not in zero_choices(narrow, plan.config)
     assert plan.config.zero in zero_choices(instance, plan.config)
-
-
-def test_unequal_shares_are_for_any_target_alone() -> None:
-    plan = plan_with()
-    first, *rest = plan.replicas
-    more = first.but(micro_batches=first.micro_batches + 1)
-    uneven = plan.but(replicas=(more, *rest))
-    assert able(RESULT.instance, uneven) == []
-    (only,) = obstacles(RESULT.instance, uneven, "flagscale")
-    assert only.found == (
-        "micro_batches: uneven is not for FlagScale, which runs equally many micro-batches in all"
-        " replicas"
-    )
-    assert only.change == "search.target: flagscale, and solve again"
-    assert obstacles(RESULT.instance, uneven, "any") == []
-
-
-def test_degrees_by_stage_are_flagscales_alone() -> None:
-    """Its process meshes; not where the replicas of one stage differ."""
-    plan, wide, narrow = plan_with(), Degrees(tp=1, parts=2), Degrees(tp=1)
-    config = plan.config.but(degrees=(wide, narrow), nodes_used=(1, 1))
-
-    def with_degrees(second: Degrees, last: Degrees = narrow) -> Plan:
-        rows = zip(plan.replicas, ([wide, last], [second, last]), strict=True)
-        replicas = tuple(
-            replica.but(
-                stages=tuple(
-                    stage.but(degrees=one) for stage, one in zip(replica.stages, row, strict=True)
-                )
-            )
-            for replica, row in rows
-        )
-        return plan.but(config=config, replicas=replicas)
-
-    assert able(with_ties(False), with_degrees(wide)) == ["flagscale"]
-    assert able(with_ties(False), with_degrees(narrow)) == []
-    assert able(with_ties(False), with_degrees(wide, Degrees(tp=1, parts=3))) == []  # 2 and 3

@@ -1,11 +1,14 @@
 """How the GPUs of a node may share a stage, and which orders of nodes a target runs."""
 
-from typing import Any
+from collections.abc import Iterator
+from itertools import permutations, product
 
 import pytest
 
 from formulations.instance import Instance
+from formulations.instance.targets import TARGETS, Target
 from formulations.plan import Configuration, Degrees
+from formulations.space import configs
 from formulations.space.slots import (
     alike_degrees,
     apart,
@@ -16,106 +19,89 @@ from formulations.space.slots import (
     slot_degrees,
     stage_places,
 )
-from tests.export_cases import UNTIED, instance_of, plan_of
-
-#: A node of four GPUs and two of two; twelve heads, 1,024 tokens.
-SEARCH = "target: any, tensor_parallel: [1, 2, 4], context_parallel: [1, 2], context_method: ring"
-
-
-def sizes(slots: list[Degrees]) -> list[tuple[int, int, int]]:
-    """Tensor groups, parts, and GPUs of a sequence."""
-    return [(slot.tp, slot.parts, slot.cp) for slot in slots]
+from tests.brute_force import meshes_run
+from tests.export_cases import UNTIED, instance_of
+from tests.random_spaces import random_space
+from tests.recorded import as_recorded, digest
+from tests.unlike_degrees import meshed_groups, unlike_configs
 
 
-def test_slots_divide_nodes_and_heads() -> None:
-    """Parts of equal size; undivided slots fill the nodes that are used."""
-    instance = instance_of(search=SEARCH)
-    assert sizes(slot_degrees(instance, 2, 1)) == [(1, 1, 1), (1, 2, 1), (2, 1, 1)]
-    assert sizes(slot_degrees(instance, 3, 1)) == [(1, 1, 1), (1, 3, 1)]  # 2 divides no 3 GPUs
-    assert sizes(alike_degrees(instance, [4, 2], 1)) == [(1, 1, 1), (2, 1, 1)]
-    assert sizes(alike_degrees(instance, [4], 1)) == [(1, 1, 1), (2, 1, 1), (4, 1, 1)]
+@pytest.mark.parametrize("target", TARGETS)
+def test_slots_are_the_recorded_ones(target: Target) -> None:
+    """Degrees of slots that fill nodes of some GPUs, or of all of them, and places of stages."""
+    figures = dict[str, object]()
+    for seed in range(10):
+        instance = random_space(seed, target)
+        gpus = sorted({group.gpus_per_node for group in instance.cluster.groups})
+        config = next(configs(instance))
+        places = (stage_places(instance, config.but(micro_batch=b)) for b in (1, 2, 4, 6))
+        slots = [
+            [alike_degrees(instance, gpus, cp), *(slot_degrees(instance, n, cp) for n in gpus)]
+            for cp in (1, 2)
+        ]
+        figures[f"{target} {seed}"] = [digest(slots), digest([*places])]
+    as_recorded("slots", figures)
 
 
-def test_slots_share_sequences_in_two_pieces_each() -> None:
-    """1,024 tokens are 2 cp tp pieces; an exchange needs heads of its own for every GPU."""
-    instance = instance_of(search=SEARCH)
-    assert sizes(alike_degrees(instance, [4], 2)) == [(1, 1, 2), (2, 1, 2)]
-    odd = instance.but(workload={"sequence_length": 1020})  # 4 divides it, 8 does not
-    assert sizes(alike_degrees(odd, [4], 2)) == [(1, 1, 2)]
-    heads = instance.but(workload={"kv_heads": 2}, search={"context_method": "all_to_all"})
-    assert sizes(alike_degrees(heads, [4], 2)) == [(1, 1, 2)]
+def test_meshes_of_two_degrees_are_the_recorded_ones() -> None:
+    """What FlagScale cannot run of tensor groups and parts of unlike stages, and why."""
+    figures = dict[str, object]()
+    sizes = [Degrees(tp=1), Degrees(tp=2), *(Degrees(tp=1, parts=parts) for parts in (2, 3, 4))]
+    for tied, split in product([False, True], repeat=2):
+        instance = instance_of(*([] if tied else [UNTIED])).but(
+            search={"sequence_parallel": split, "split_tokens": 1024}
+        )
+        for first, degrees in product(sizes, repeat=2):
+            cases = product((0, 1), (False, True))
+            faults = [mesh_fault(instance, zero, first, degrees, last) for zero, last in cases]
+            name = f"{first.tp}x{first.parts}, {degrees.tp}x{degrees.parts}"
+            figures[f"{name}{', tied' * tied}{', split' * split}"] = faults
+    as_recorded("slots", figures)
 
 
-def unlike(
-    target: str, *degrees: Degrees, workload: str = UNTIED
-) -> tuple[Instance, Configuration]:
-    """One replica of two stages on two nodes of unlike degrees."""
-    instance = instance_of(workload, f"target: {target}, degrees: per_group")
-    fields: dict[str, Any] = {"dp": 1, "pp": 2, "nodes_used": (1, 1), "zero": 0}
-    return instance, plan_of(instance).config.but(degrees=degrees, **fields)
+def dealt(instance: Instance, config: Configuration, order: tuple[int, ...]) -> list[int]:
+    """Node groups of the slots, node by node."""
+    groups = instance.cluster.groups
+    return [j for j in order for _ in range(groups[j].gpus_per_node // config.degrees[j].width)]
 
 
-WIDE, NARROW = Degrees(tp=2, parts=2), Degrees(tp=1, parts=2)
+def unlike(seed: int) -> Iterator[tuple[Instance, Configuration]]:
+    """Configurations of groups of unlike degrees for FlagScale, whether it runs them or not."""
+    instance = meshed_groups(seed)
+    for config in unlike_configs(instance.but(search={"target": "any"}), 4)[:40]:
+        yield instance, config
 
 
-def test_targets_of_like_ranks_take_any_order() -> None:
-    """FlagScale's meshes alone limit orders, where degrees differ."""
-    assert not limits_orders(*unlike("any", WIDE, NARROW))
-    assert limits_orders(*unlike("flagscale", WIDE, NARROW))
-    assert not limits_orders(*unlike("flagscale", WIDE, WIDE))
-    assert runs_order(*unlike("any", WIDE, NARROW), [0, 1])
+def test_orders_that_run_are_those_whose_stages_are_meshes() -> None:
+    """Of all orders, by the rules written again; `apart` forbids the others of a listed config."""
+    runs = stays = 0
+    for seed in range(12):
+        for instance, config in unlike(seed):
+            assert limits_orders(instance, config)
+            assert not limits_orders(instance.but(search={"target": "any"}), config)
+            some = False
+            nodes = [j for j, count in enumerate(config.nodes_used) for _ in range(count)]
+            for order in set(permutations(nodes)):
+                slots = dealt(instance, config, order)
+                replicas = [
+                    [config.degrees[j] for j in slots[r :: config.dp]] for r in range(config.dp)
+                ]
+                expected = meshes_run(instance, config.zero, replicas)
+                assert runs_order(instance, config, order) == expected
+                pairs = apart(instance, config)
+                kept = not any(slots[s] == i and slots[t] == j for (s, i), (t, j) in pairs)
+                assert kept == expected or not runs_degrees(instance, config, config.zero)
+                runs, stays, some = runs + expected, stays + (not expected), some or expected
+            assert runs_degrees(instance, config, config.zero) >= some
+    assert min(runs, stays) > 20
 
 
-def test_unlike_ends_go_together_or_not_at_all() -> None:
-    for order in ([0, 1], [1, 0]):
-        assert runs_order(*unlike("flagscale", WIDE, NARROW), order)
-        tied = unlike("flagscale", WIDE, NARROW, workload="catalogue: gpt2")
-        assert not runs_order(*tied, order)
-    assert runs_degrees(*unlike("flagscale", WIDE, NARROW), 0)
-    instance, config = unlike("flagscale", WIDE, NARROW)
-    assert not runs_degrees(instance, config.but(dp=2), 0)  # of one slot each
-    assert not runs_degrees(*unlike("flagscale", WIDE, NARROW, workload="catalogue: gpt2"), 0)
-
-
-def test_slots_that_cannot_be_owned_in_this_order() -> None:
-    """The first slot and the last, by node groups whose stages do not go together."""
-    instance, config = unlike("flagscale", WIDE, NARROW, workload="catalogue: gpt2")
-    assert list(apart(instance, config)) == [((0, 0), (1, 1)), ((0, 1), (1, 0))]
-    assert list(apart(*unlike("any", WIDE, NARROW))) == []
-
-
-@pytest.mark.parametrize(("micro_batch", "parts"), [(1, {1}), (2, {1, 2}), (4, {1, 2, 4})])
-def test_places_divide_micro_batches(micro_batch: int, parts: set[int]) -> None:
-    instance = instance_of(search="target: any, tensor_parallel: [1]")
-    fields: dict[str, Any] = {"degrees": (), "micro_batch": micro_batch, "nodes_used": (1, 0)}
-    config = plan_of(instance).config.but(**fields)
-    places = stage_places(instance, config)
-    assert {j for j, _ in places} == {0}
-    assert {degrees.parts for _, degrees in places} == parts
-
-
-@pytest.mark.parametrize(
-    ("first", "degrees", "split", "zero", "last", "words"),
-    [
-        (Degrees(tp=2), Degrees(tp=1), False, 0, False, "need sequence_parallel: true"),
-        (Degrees(tp=2), Degrees(tp=2), False, 0, False, None),
-        (Degrees(tp=2), Degrees(tp=1), True, 0, False, None),
-        (Degrees(tp=2), Degrees(tp=1), True, 0, True, "tied embeddings lie on tensor groups of on"),
-        (Degrees(tp=1, parts=4), Degrees(tp=1, parts=2), True, 1, True, None),
-        (Degrees(tp=1, parts=2), Degrees(tp=1, parts=4), True, 1, True, None),
-        (Degrees(tp=1, parts=3), Degrees(tp=1, parts=2), True, 1, True, "divide the other's"),
-        (Degrees(tp=1, parts=3), Degrees(tp=1, parts=2), True, 1, False, None),
-        (Degrees(tp=1, parts=3), Degrees(tp=1, parts=2), True, 0, True, None),
-    ],
-)
-def test_stages_of_one_pipeline_of_flagscale(
-    first: Degrees, degrees: Degrees, split: bool, zero: int, last: bool, words: str | None
-) -> None:
-    """Of a model with tied embeddings; without them both ends may be unlike."""
-    fields = {"sequence_parallel": split, "split_tokens": 1024}
-    fault = mesh_fault(instance_of().but(search=fields), zero, first, degrees, last)
-    assert (fault is None) == (words is None)
-    assert (words or "") in (fault or "")
-    untied = instance_of(UNTIED).but(search=fields)
-    if first.tp != degrees.tp and split:
-        assert mesh_fault(untied, zero, first, degrees, last) is None
+def test_degrees_that_some_order_runs_are_the_recorded_ones() -> None:
+    figures = {
+        f"degrees {seed}": [
+            [int(runs_degrees(instance, config, zero)) for instance, config in unlike(seed)]
+            for zero in (0, 1)
+        ]
+        for seed in range(12)
+    }
+    as_recorded("slots", figures)

@@ -2,7 +2,6 @@
 
 import random
 from collections.abc import Iterator, Sequence
-from itertools import islice
 from math import gcd, inf
 from pathlib import Path
 from typing import Any
@@ -27,7 +26,6 @@ from solver.simulate import step_time_ns
 from tests.best_plans import check_verified
 from tests.conftest import ROOT
 from tests.expert_instances import expert_instance
-from tests.hand_made import uniform_plans
 from tests.oracles import launch
 from tests.seeds import few_and_many
 from tests.space.test_launchable import instance_for
@@ -106,16 +104,6 @@ def _alike(config: Configuration) -> Configuration:
     return plain if launch.held_twice(config) else plain.but(zero=0)
 
 
-@pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize("seed", range(12))
-@pytest.mark.slow
-def test_wider_lists_are_never_slower(target: Target, seed: int) -> None:
-    wide, rng = launched(target, seed), random.Random(seed)
-    best = _optimum(wide)
-    for narrow in rng.sample([*narrowed(wide, rng)], 5):
-        assert best <= _optimum(narrow)
-
-
 def test_bug_a_degree_that_does_not_divide_the_tokens_switched_sequence_parallelism_off() -> None:
     """For all others in its list, too: with 4 beside 2 the optimum was 21.0415 ms, not 21.0389."""
     two, four, both = (stored("odd", degrees=tp, tokens=130) for tp in ([2], [4], [2, 4]))
@@ -145,19 +133,6 @@ def test_zero_stages_are_those_of_the_rules_written_again(seeds: Sequence[int]) 
                     instance = made.but(search={**search, "zero": stages})
                     expected = launch.zero_stages(instance, config, target)
                     assert zero_choices(instance, config) == expected, (seed, target, config)
-
-
-@pytest.mark.parametrize("seeds", few_and_many(range(30), 15))
-def test_zero_stages_that_split_nothing_are_one_plan(seeds: Sequence[int]) -> None:
-    for seed in seeds:
-        instance = expert_instance(seed)
-        plans = uniform_plans(instance.but(search={"zero": (0,), "data_parallel": (1,)}))
-        for plan in islice((plan for plan in plans if not plan.config.has_copies), 20):
-            for zero in (1, 2, 3):
-                same = plan.but(config=plan.config.but(zero=zero))
-                costs, again = plan_costs(instance, plan), plan_costs(instance, same)
-                assert step_time_ns(costs) == step_time_ns(again)
-                assert (costs.memory_bytes == again.memory_bytes).all()
 
 
 def exported(result: Result, folder: Path) -> Plan:
