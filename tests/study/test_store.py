@@ -1,12 +1,19 @@
-"""A study: what was closed before a kill stays closed, and nothing else changes."""
+"""A study: what was closed before a kill stays closed, and nothing else changes.
 
+One that cannot be used is refused in one line that says why, and what is in it stays.
+"""
+
+import json
 import math
 import multiprocessing
 import os
 import random
+import resource
 import signal
+import sqlite3
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -14,79 +21,77 @@ import pytest
 
 from formulations.instance import Instance
 from formulations.instance.load import load_instance
-from solver.enumeration.engine import ConfigAnswer
 from solver.graph.problem import Intervals
 from solver.options import SolveOptions
 from solver.result import Result, Status
 from solver.search import plan_search, speculation
-from solver.search.driver import SearchOverview, search_overview, solve
-from solver.search.enumeration import Stop, enumerate_config
+from solver.search.driver import search_overview, solve
+from solver.search.enumeration import enumerate_config
+from solver.search.incumbents import STARTS
+from solver.study import store
 from solver.study.store import StudyError, open_study, read_study
+from tests.conftest import ROOT
+from tests.recorded import as_recorded
 from tests.said import said
 from tests.seeds import few_and_many
 from tests.small_instances import random_instance
 
-SMALL = load_instance(Path(__file__).resolve().parents[2] / "instances" / "hetero_small.yaml")
+SMALL = load_instance(ROOT / "instances" / "hetero_small.yaml")
 FORK = multiprocessing.get_context("fork")
 
 
-def overview(path: Path) -> SearchOverview:
-    with read_study(path) as (study, notes):
-        found = search_overview(study, notes)
-    assert found is not None
-    return found
-
-
 def solved(path: Path, instance: Instance = SMALL, **options: Any) -> Result:
-    with open_study(path, instance) as study:
+    with open_study(path, instance, patience_s=0.1 if instance is not SMALL else 10.0) as study:
         return solve(instance, SolveOptions(**options), None, study)
 
 
-@pytest.fixture
-def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A file with a byte for each time that the engine, which takes longer, is asked by anyone."""
-    path = tmp_path / "asked"
+def overview(path: Path) -> Any:
+    with read_study(path, patience_s=0.1) as (study, notes):
+        return search_overview(study, notes)
 
-    def slow(intervals: Intervals, cutoff: int, gap: float, stop: Stop) -> ConfigAnswer:
-        with path.open("ab") as file:
-            file.write(b".")
-        time.sleep(0.005)
-        return enumerate_config(intervals, cutoff, gap, stop)
 
-    monkeypatch.setattr(plan_search, "enumerate_config", slow)
-    return path
+# What was closed stays closed
 
 
 @pytest.mark.parametrize(
     ("workers", "kills"), [(1, 1), (2, 2), pytest.param(1, 40, marks=pytest.mark.slow)]
 )
 def test_killed_at_random_moments_loses_one_config_at_most(
-    tmp_path: Path, asked: Path, workers: int, kills: int, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, workers: int, kills: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Resumed after a kill, a search asks for one config per worker again, and says the same.
 
     Once it has ended it asks nothing, and nothing is shown as open.
     """
+    asked = tmp_path / "asked"  # a byte for each time that anyone asks the engine, which is slow
+
+    def slow(intervals: Intervals, *arguments: Any) -> Any:
+        with asked.open("ab") as file:
+            file.write(b".")
+        time.sleep(0.005)
+        return enumerate_config(intervals, *arguments)
+
+    monkeypatch.setattr(plan_search, "enumerate_config", slow)
     monkeypatch.setattr(speculation, "ALONE_S", 0.0)
     began_s, path, fresh = time.monotonic(), tmp_path / "whole.db", said(solve(SMALL))
     asked.unlink()
     assert said(solved(path)) == fresh
-    whole, whole_s = asked.stat().st_size, time.monotonic() - began_s
+    num_asked, length_s = asked.stat().st_size, time.monotonic() - began_s
     result, moments = solved(path), random.Random(workers)
-    assert (said(result), asked.stat().st_size) == (fresh, whole)
-    found = overview(path)
-    assert (found.open, found.closed) == ((), len(result.log.configs))
-    assert (found.objective, found.bound, found.gap) == (result.objective, result.bound, 0.0)
+    assert (said(result), asked.stat().st_size) == (fresh, num_asked)
+    shown = overview(path)
+    assert (shown.open, shown.closed) == ((), len(result.log.configs))
+    assert (shown.objective, shown.bound, shown.gap) == (result.objective, result.bound, 0.0)
     for kill in range(kills):
         asked.write_bytes(b"")
         path = tmp_path / f"{kill}.db"
         process = FORK.Process(target=solved, args=(path,), kwargs={"workers": workers})
         process.start()
-        time.sleep(moments.uniform(0.0, whole_s / 2))
+        time.sleep(moments.uniform(0.0, length_s / 2))
         os.kill(process.pid or 0, signal.SIGKILL)
         process.join()
         assert said(solved(path)) == fresh
-        assert asked.stat().st_size <= whole + workers
+        assert asked.stat().st_size <= num_asked + workers
 
 
 def test_two_processes_on_one_study(tmp_path: Path) -> None:
@@ -101,16 +106,7 @@ def test_two_processes_on_one_study(tmp_path: Path) -> None:
     assert said(solved(path)) == said(solve(SMALL))
 
 
-@pytest.mark.parametrize(
-    "tighter",
-    [
-        lambda best_ns: {"max_step_time_s": best_ns / 2e9},
-        lambda best_ns: {"max_cost_usd_per_step": 1e-12},
-    ],
-)
-def test_bug_recalled_plans_broke_the_limits_of_today(
-    tmp_path: Path, tighter: Callable[[int], dict[str, float]]
-) -> None:
+def test_bug_recalled_plans_broke_the_limits_of_today(tmp_path: Path) -> None:
     """With a time limit all that is known is offered; what is beyond a limit stays out.
 
     Another space is another instance.
@@ -118,34 +114,32 @@ def test_bug_recalled_plans_broke_the_limits_of_today(
     path, instance = tmp_path / "study.db", random_instance(0)
     best_ns = solved(path, instance).step_time_ns
     assert best_ns is not None
-    limited = instance.but(limits=tighter(best_ns))
-    assert solved(path, limited, time_limit_s=60.0).status is Status.INFEASIBLE
-    assert overview(path).step_time_ns is None
-    assert solved(path, instance, time_limit_s=60.0).step_time_ns == best_ns
-    assert overview(path).step_time_ns == best_ns
+    for limit in ({"max_step_time_s": best_ns / 2e9}, {"max_cost_usd_per_step": 1e-12}):
+        limited = instance.but(limits=limit)
+        assert solved(path, limited, time_limit_s=60.0).status is Status.INFEASIBLE
+        assert overview(path).step_time_ns is None
+        assert solved(path, instance, time_limit_s=60.0).step_time_ns == best_ns
+        assert overview(path).step_time_ns == best_ns
     with pytest.raises(StudyError, match="a study of another instance"):
         solved(path, instance.but(search={"micro_batch": (1,)}))
-
-
-def random_limits(rng: random.Random, best_ns: int) -> dict[str, float]:
-    """None, looser and tighter ones, around a step time."""
-    limits: dict[str, float] = {}
-    if rng.random() < 0.7:
-        limits["max_step_time_s"] = best_ns * rng.choice([0.5, 1, 1.001, 1.3, 2]) / 1e9
-    if rng.random() < 0.4:
-        limits["max_cost_usd_per_step"] = best_ns / 3.6e12 * rng.choice([0.5, 1, 2, 5, 20])
-    return limits
 
 
 @pytest.mark.parametrize("seeds", few_and_many(range(20), 10))
 def test_study_of_any_limits_gives_what_a_fresh_search_gives(
     seeds: Sequence[int], tmp_path: Path
 ) -> None:
+    """No limits, looser and tighter ones, around the best step time."""
     for seed in seeds:
         rng, instance, path = random.Random(seed), random_instance(seed), tmp_path / f"{seed}.db"
         best_ns = solve(instance).step_time_ns
         for _ in range(3 if best_ns else 0):
-            limited = instance.but(limits=random_limits(rng, best_ns or 1))
+            limits, longest_s = dict[str, float](), (best_ns or 1) / 1e9
+            if rng.random() < 0.7:
+                limits["max_step_time_s"] = longest_s * rng.choice([0.5, 1, 1.001, 1.3, 2])
+            if rng.random() < 0.4:
+                dearest = longest_s / 3600 * rng.choice([0.5, 1, 2, 5, 20])
+                limits["max_cost_usd_per_step"] = dearest
+            limited = instance.but(limits=limits)
             gap, limit_s = rng.choice([0.0, 0.0, 0.1]), rng.choice([None, 60.0])
             kept = solved(path, limited, gap=gap, time_limit_s=limit_s)
             fresh = solve(limited, SolveOptions(gap=0.0))
@@ -154,5 +148,157 @@ def test_study_of_any_limits_gives_what_a_fresh_search_gives(
                 assert (kept.step_time_ns, kept.bound) == (fresh.step_time_ns, fresh.bound), seed
             elif kept.bound is not None:
                 assert kept.bound <= (fresh.objective or math.inf), seed
-            longest_s = limited.limits.max_step_time_s or math.inf
+            longest_s = limits.get("max_step_time_s", math.inf)
             assert (kept.step_time_ns or 0) <= longest_s * 1e9 * (1 + 1e-12), seed
+
+
+# Studies that cannot be used
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    """The file of a search that has ended."""
+    path = tmp_path_factory.mktemp("whole") / "study.db"
+    solved(path)
+    return path.read_bytes()
+
+
+def refused(path: Path, instance: Instance = SMALL) -> str:
+    """What is said of the study of another state."""
+    with pytest.raises(StudyError) as error, open_study(path, instance, patience_s=0.1) as study:
+        study.keep("kind", "key", "", "")
+    assert error.value.exit_code == 2
+    assert str(error.value).isprintable()
+    return str(error.value).removeprefix(f"{path}: ")
+
+
+def change(path: Path, statement: str) -> None:
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute(statement)
+
+
+def test_studies_that_are_not_ours(
+    whole: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One line that says why, and nothing is written. Another version may have closed wrongly."""
+    path, text = tmp_path / "study.db", tmp_path / "notes.txt"
+    path.write_bytes(whole)
+    said = {"another": refused(path, load_instance(ROOT / "instances" / "two_zones.yaml"))}
+    with monkeypatch.context() as patch:
+        patch.setattr(store, "HETPLAN_VERSION", "9.9.9")
+        said["version"] = refused(path)
+    assert path.read_bytes() == whole
+    with closing(sqlite3.connect(path, isolation_level=None)) as holder:
+        holder.execute("begin exclusive")
+        said["locked"] = refused(path)
+    path.write_bytes(whole[: len(whole) // 2])
+    said["half"] = refused(path)
+    path.write_bytes(whole)
+    change(path, "pragma user_version = 9")
+    said["format"] = refused(path)
+    change(tmp_path / "other.db", "create table t (x)")
+    said["database"] = refused(tmp_path / "other.db")
+    text.write_text("notes" * 1000)
+    said["text"] = refused(text)
+    assert text.read_text() == "notes" * 1000
+    as_recorded("studies", said)
+
+
+def test_record_that_was_changed(whole: bytes, tmp_path: Path) -> None:
+    """A plan is simulated before it is believed."""
+    path = tmp_path / "study.db"
+    path.write_bytes(whole)
+    with open_study(path, SMALL) as study:
+        kept = [record for record in study.every(STARTS) if record.fields.startswith("[")]
+    change(path, f"delete from records where kind = '{STARTS}'")
+    with open_study(path, SMALL) as study:
+        for name, variant, fields in kept:
+            plan, step_ns = json.loads(fields)
+            study.keep(STARTS, name, variant, json.dumps([plan, step_ns - 1]))
+        with pytest.raises(StudyError, match=r"plan of \d+ ns takes"):
+            solve(SMALL, None, None, study)
+
+
+def views(path: Path, file: bytes, instance: Instance) -> list[object]:
+    """What `show` says of a file, then searches without and with a limit; or why they refuse it."""
+    told: list[object] = []
+    path.write_bytes(file)
+    try:
+        told.append(overview(path))
+    except StudyError as error:
+        told.append(str(error))
+    for limit_s in (None, 60.0):
+        path.write_bytes(file)
+        try:
+            told.append(said(solved(path, instance, time_limit_s=limit_s)))
+        except StudyError as error:
+            told.append(str(error))
+    return told
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (b'"zone_link"', b'"zone#link"'),
+        (b'"max_step_time_s"', b'"max\x13step_time_s"'),
+        (b"hetplan0.1.0", b"hetplaN0.1.0"),
+        (b"tablerecordsrecords", b"table\xd2\xc9cordsrecords"),
+        (b'"cut_short":false', b'"cut_short":true '),
+    ],
+)
+def test_bug_damaged_studies_were_tracebacks(
+    before: bytes, after: bytes, whole: bytes, tmp_path: Path
+) -> None:
+    """Or read without complaint: fields, a name, the tables, an answer."""
+    assert before in whole
+    for line in views(tmp_path / "study.db", whole.replace(before, after), SMALL):
+        assert isinstance(line, str)
+        assert line.isprintable()
+        assert line.endswith("name a new file")
+
+
+@pytest.mark.parametrize("seeds", few_and_many(range(300), 30))
+def test_damaged_study_is_refused_or_says_the_same(seeds: Sequence[int], tmp_path: Path) -> None:
+    """Never a traceback, never another plan: what SQLite does not see, digests do.
+
+    Some bits, bytes or blocks have changed, or the file is cut off.
+    """
+    path, tiny = tmp_path / "study.db", random_instance(0)
+    solved(path, tiny)
+    sound = path.read_bytes()
+    expected = views(path, sound, tiny)
+    for seed in seeds:
+        rng, data = random.Random(seed), bytearray(sound)
+        first, length = rng.randrange(len(data)), rng.choice([16, 512, 4096])
+        match rng.randrange(4):
+            case 0:
+                data[first] ^= 1 << rng.randrange(8)
+            case 1:
+                for place in rng.sample(range(len(data)), rng.choice([1, 3, 10])):
+                    data[place] = rng.randrange(256)
+            case 2:
+                data[first : first + length] = bytes(len(data[first : first + length]))
+            case _:
+                del data[first:]
+        for view, right in zip(views(path, bytes(data), tiny), expected, strict=True):
+            refused = isinstance(view, str | None) and str(view).isprintable()
+            assert refused or view == right, seed
+
+
+@pytest.mark.parametrize("by", ["sqlite", "system"])
+def test_study_without_room_is_refused_and_goes_on_with_more(by: str, tmp_path: Path) -> None:
+    """By SQLite's own limit of pages; by the system's, which hits the write-ahead log first."""
+    path, before = tmp_path / "study.db", resource.getrlimit(resource.RLIMIT_FSIZE)
+    try:
+        if by == "system":
+            resource.setrlimit(resource.RLIMIT_FSIZE, (40_000, before[1]))
+        room = pytest.raises(StudyError, match="make room and run this again")
+        with room, open_study(path, SMALL) as study:
+            if by == "sqlite":
+                study._connection.execute("pragma max_page_count = 8")
+            solve(SMALL, None, None, study)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    with open_study(path, SMALL) as study:
+        assert any(study.every("start")) or by == "system"
+        assert solve(SMALL, None, None, study).gap == 0.0
