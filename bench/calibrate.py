@@ -170,6 +170,8 @@ TWINS = {
     "GB300": "B200",
     "B300": "B200",
 }
+#: Twins whose maxima steps show to be a factor above (`bench.overlap`).
+FASTER = {"GB300": 1.3}
 #: Types between two measured ones.
 BETWEEN = ("H100", "H200")
 
@@ -257,7 +259,9 @@ def _derived(gpu: GpuType, found: Gpus, maximum: float) -> GpuType:
     A10G: FASOP's A10 nodes are AWS g5, whose GPUs are A10G, so its speed is the A10's fitted one.
     """
     if gpu.name in TWINS:
-        return _as(gpu, found[TWINS[gpu.name]])
+        twin, times = found[TWINS[gpu.name]], FASTER.get(gpu.name, 1.0)
+        maxima = {name: times * getattr(twin, name) for name in (MAXIMUM, ATTENTION, GROUPED)}
+        return _as(gpu, twin.model_copy(update=maxima))
     if gpu.name in BETWEEN:
         return _between(gpu, found[BASE], found["B200"])
     if gpu.name == "A10G":

@@ -194,7 +194,7 @@ class _Slot:
         if lanes > 1:  # the copies, beside the tokens themselves
             more = size_bytes - self.share * workload.boundary_bytes
             one_s += ring_s(ALL_REDUCE, tp, more, link) / ALL_TO_ALLS
-        return ALL_TO_ALLS * one_s
+        return (1 - self.instance.search.overlap.expert_parallel) * ALL_TO_ALLS * one_s
 
     def layer_ns(self, layer: Layer, recompute: Recompute) -> tuple[int, int, int, Origin | str]:
         """Forward, backward, of that weight gradients, and their origin."""

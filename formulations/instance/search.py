@@ -74,6 +74,8 @@ class Overlap(Section):
 
     tensor_parallel: Fraction = 0.0
     """Of tensor-parallel traffic behind products."""
+    expert_parallel: Fraction = 0.0
+    """Of what GPUs that share experts exchange, behind the computation of other tokens."""
     gradient_sync: Fraction = 0.0
     """Of the gradient sync behind backward passes, where a replica is one stage; with several, the
     last chunk of a GPU is never hidden."""

@@ -55,6 +55,7 @@ def assumptions(instance: Instance, config: Configuration, degrees: Sequence[Deg
             tensor=overlap.tensor_parallel * any(group.tp > 1 for group in degrees),
             sync=overlap.hidden_sync(config.pp, config.vpp) * (config.dp > 1 and not exchanges),
             sharding=overlap.sharding * (config.dp > 1 and exchanges),
+            experts=overlap.expert_parallel * (config.ep > 1),
         ),
         *unused,
     ]
@@ -125,10 +126,13 @@ def _assumed(
         yield f"flash attention: none, as on {names} {none}; plans without these have it"
 
 
-def hidden(overlap: Overlap, *, tensor: float, sync: float, sharding: float = 0) -> Lines:
+def hidden(
+    overlap: Overlap, *, tensor: float, sync: float, sharding: float = 0, experts: float = 0
+) -> Lines:
     """The shares of traffic that are hidden, under the kind of the figures; none without any."""
     shares = (
         (tensor, "tensor-parallel traffic behind products"),
+        (experts, "what is exchanged for experts behind compute"),
         (sync, "gradient sync behind backward"),
         (sharding, "what every micro-batch exchanges behind compute, as far as that lasts"),
     )

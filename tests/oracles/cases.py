@@ -148,6 +148,7 @@ def _search(rng: random.Random, kind: str, per: Any, precision: Precision) -> Se
     hidden: dict[str, Any] = {
         "tensor_parallel": rng.choice([0, 0.3]),
         "gradient_sync": rng.choice([0, 0.7]),
+        "expert_parallel": rng.choice([0, 0.6]),
     }
     return SearchSpace(**fields, overlap=Overlap(**hidden, sharding=rng.choice([0, 0.4])))
 

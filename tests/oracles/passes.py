@@ -87,7 +87,7 @@ class Passes:
         total = 2 * (max(near, far) + start)
         if config.etp != 1:
             total += ring_s(2, slot.tp, copies - tokens_bytes, group.intra_node)
-        return total
+        return (1 - at.instance.search.overlap.expert_parallel) * total
 
     def _context_s(self, j: int, slot: Degrees) -> tuple[float, float]:
         """Forward and backward, with the sums of a ring's turns."""
