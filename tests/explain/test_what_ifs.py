@@ -14,7 +14,9 @@ from solver.explain.what_ifs import answers, kept, what_ifs
 from solver.options import SolveOptions
 from solver.report.compared import gain_text
 from solver.search.driver import solve
+from tests.recorded import as_recorded, digest
 from tests.seeds import few_and_many
+from tests.spot_instances import spot_instance
 from tests.widened import widened
 
 INSTANCE = Path("instances/hetero_small.yaml")
@@ -47,65 +49,43 @@ def test_every_change_is_solved_as_an_instance_of_its_own(
     """What is saved is what a search of the changed instance says, for each sequence."""
     best, found = explained
     changes = list(what_ifs(few_choices()))
-    assert [one.change for one in found] == [one.change for one in changes]
-    for answer, one in zip(found, changes, strict=True):
-        result = solve(one.instance)
+    assert [answer.change for answer in found] == [what_if.change for what_if in changes]
+    for answer, what_if in zip(found, changes, strict=True):
+        result = solve(what_if.instance)
         assert result.objective is not None
-        more = few_choices().workload.global_batch / one.instance.workload.global_batch
+        more = few_choices().workload.global_batch / what_if.instance.workload.global_batch
         assert answer.saves_at_least == pytest.approx(1 - result.objective * more / best)
         assert answer.saves_at_least == answer.saves_at_most
 
 
-def changes_of(workload: str, groups: str, search: str = "{}", more: str = "") -> list[str]:
-    """In words, of an instance written in YAML."""
-    text = f"""
-name: x
-workload: {{{workload}, global_batch: 8}}
-cluster:
-  groups: {groups}
-{more}
-search: {search}
-"""
-    return [one.change for one in what_ifs(parse_instance(text, "x.yaml", Path()))]
+def test_changes_are_the_recorded_ones() -> None:
+    """Every link by itself, groups with equal links together; each strategy turned off; terms.
 
-
-def test_every_link_is_doubled_by_itself() -> None:
-    """Groups with equal links together; inside nodes of one GPU there is none; between zones."""
+    Uneven micro-batches of any target go without degrees per group, which are looked at apart.
+    """
     fast = "{name: a, gpu: H100, gpus_per_node: 8, nodes: 1, inter_node: 400 Gbit/s, zone: x}"
     slow = "{name: b, gpu: A10, gpus_per_node: 4, nodes: 2, inter_node: 10 Gbit/s, zone: y}"
     lone = "{name: c, gpu: A10, gpus_per_node: 1, nodes: 2, inter_node: 10 Gbit/s, zone: z}"
-    more = """  zone_link: {bandwidth: 1 Gbit/s, latency: 1 ms}
+    zones = """  zone_link: {bandwidth: 1 Gbit/s, latency: 1 ms}
   zone_links: [{zones: [z, x], bandwidth: 2 Gbit/s, latency: 1 ms}]"""
-    found = changes_of("catalogue: gpt2", f"[{fast}, {slow}, {lone}]", more=more)
-    assert [text for text in found if text.startswith("twice the bandwidth")] == [
-        "twice the bandwidth between nodes of a",
-        "twice the bandwidth between nodes of b, c",
-        "twice the bandwidth inside nodes of a",
-        "twice the bandwidth inside nodes of b",
-        "twice the bandwidth between zones x and y, y and z",
-        "twice the bandwidth between zones x and z",
-    ]
-
-
-def test_every_strategy_is_turned_off() -> None:
-    """Those that GPUs share experts and sequences by, too, and unlike degrees."""
-    group = "{name: a, gpu: H100, gpus_per_node: 8, nodes: 2, inter_node: 400 Gbit/s}"
-    search = "{target: any, degrees: per_group, context_parallel: [1, 2], schedule: [1f1b, gpipe]}"
-    found = changes_of("catalogue: mixtral-8x7b", f"[{group}]", search)
-    for strategy in ("expert parallelism", "context parallelism", "recomputation", "ZeRO"):
-        assert f"no {strategy}" in found
-    assert {"1F1B alone", "the same degrees on all GPUs", "no sequence parallelism"} <= set(found)
-
-
-def test_bug_any_target_was_said_to_have_everything() -> None:
-    """Uneven micro-batches go without degrees per group, which are looked at apart."""
-    group = "{name: a, gpu: H100, gpus_per_node: 8, nodes: 2, inter_node: 400 Gbit/s}"
-    found = changes_of("catalogue: gpt2", f"[{group}]", "{target: megatron}")
-    assert "all that FlagScale can launch" in found
-    uneven, degrees = (text for text in found if text.endswith("(any target)"))
-    assert "uneven micro-batches" in uneven
-    assert "degrees" not in uneven
-    assert "degrees" in degrees
+    nodes = "{name: a, gpu: H100, gpus_per_node: 8, nodes: 2, inter_node: 400 Gbit/s}"
+    shared = "{target: any, degrees: per_group, context_parallel: [1, 2], schedule: [1f1b, gpipe]}"
+    cases = {
+        "links": ("gpt2, global_batch: 8", f"[{fast}, {slow}, {lone}]\n{zones}", "{}"),
+        "strategies": ("mixtral-8x7b, global_batch: 7", f"[{nodes}]", shared),
+        "target": ("gpt2, global_batch: 8", f"[{nodes}]", "{target: megatron}"),
+    }
+    figures = {}
+    for name, (workload, groups, search) in cases.items():
+        text = (
+            f"workload: {{catalogue: {workload}}}\ncluster:\n  groups: {groups}\nsearch: {search}"
+        )
+        instance = parse_instance(f"name: x\n{text}\n", "x.yaml", Path())
+        figures[name] = [what_if.change for what_if in what_ifs(instance)]
+    for seed in (4, 8, 9):  # on demand, on spot, or either
+        changes = what_ifs(spot_instance(seed))
+        figures[f"terms {seed}"] = [f"{c.change} {digest(c.instance.cluster)}" for c in changes]
+    as_recorded("what_ifs", figures)
 
 
 def test_bug_changes_that_keep_the_plan_had_no_plan_without_time(

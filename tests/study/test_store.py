@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import TypeAdapter
 
 from formulations.instance import Instance
 from formulations.instance.load import load_instance
@@ -29,7 +30,7 @@ from solver.search.driver import search_overview, solve
 from solver.search.enumeration import enumerate_config
 from solver.search.incumbents import STARTS
 from solver.study import store
-from solver.study.store import StudyError, open_study, read_study
+from solver.study.store import StudyError, made_once, open_study, read_study, study_at
 from tests.conftest import ROOT
 from tests.recorded import as_recorded
 from tests.said import said
@@ -302,3 +303,13 @@ def test_study_without_room_is_refused_and_goes_on_with_more(by: str, tmp_path: 
     with open_study(path, SMALL) as study:
         assert any(study.every("start")) or by == "system"
         assert solve(SMALL, None, None, study).gap == 0.0
+
+
+def test_what_is_made_once_is_kept(tmp_path: Path) -> None:
+    """Of a key; without a study it is made each time."""
+    numbers, adapter = iter(range(9)), TypeAdapter(int)
+    for path, expected in ((tmp_path / "study.db", [0, 0, 1]), (None, [2, 3, 4])):
+        with study_at(path, SMALL) as study:
+            keys = ("a", "a", "b")
+            made = [made_once(study, "k", key, adapter, numbers.__next__) for key in keys]
+        assert made == expected
