@@ -6,7 +6,7 @@ Scripts for Slurm and lists of hosts, which are the same for all targets, for Me
 plan, file, what is changed into what, and the begin of what the check says of it.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -77,6 +77,7 @@ JOBS: dict[str, Job] = {
     "fp32": job_of(workload=f"{UNTIED}, precision: fp32"),
     "tf32": job_of(workload=f"{UNTIED}, precision: tf32"),
     "fp16": job_of(workload=f"{UNTIED}, precision: fp16"),
+    "fused": job_of(workload=f"{UNTIED}, fused_cross_entropy: true"),
     "no_zero": job_of(workload=UNTIED, zero=0, order=(0, 1, 1)),
     "two_meshes": job_of(order=(0, 1, 1)),
     "mixed_stage": job_of(pp=1, dp=8, cuts=(0, 14), shares=(1,) * 8, order=(1, 0, 1)),
@@ -101,10 +102,10 @@ JOBS: dict[str, Job] = {
 STORED: dict[ExportTarget, str] = {
     "megatron": (
         "uneven chunks whole_experts ring alone predicting tensor one_stage in_bf16 tf32 fp16"
-        " recomputing first_blocks odd_name"
+        " recomputing first_blocks odd_name fused"
     ),
     "megatron-bridge": (
-        "uneven chunks whole_experts exchange in_bf16 fp32 fp16 recomputing first_blocks"
+        "uneven chunks whole_experts exchange in_bf16 fp32 fp16 recomputing first_blocks fused"
     ),
     "flagscale": "uneven whole_experts no_zero two_meshes mixed_stage unlike stage_by_stage",
     "torchtitan": "uneven chunks zero_bubble sharded whole_experts fp32 no_zero recomputing",
@@ -126,20 +127,20 @@ def export(target: ExportTarget, name: str) -> str:
     return "".join(f"===== {file}\n{texts[file]}" for file in texts if file not in left_out)
 
 
-def cases(target: ExportTarget) -> pytest.MarkDecorator:
-    """A test of every stored export of a target."""
-    return pytest.mark.parametrize("name", STORED[target].split())
+def check_exports(target: ExportTarget) -> Callable[[str], None]:
+    """A test of every stored export of a target, and that its check sees the broken twins."""
 
+    def test(name: str) -> None:
+        assert export(target, name) == (FOLDER / f"{name}.{target}.txt").read_text("utf-8")
+        exporter, job = EXPORTERS[target], JOBS[name]
+        for file, old, new, said in broken_twins(target, name):
+            texts = exporter.files(job)
+            assert texts[file].count(old) == 1, old
+            with pytest.raises(PlannerError, match=f"^export failed: {said}.* read back as "):
+                exporter.check(job, texts | {file: texts[file].replace(old, new)})
 
-def check_stored(target: ExportTarget, name: str) -> None:
-    """The export is as stored, and the check sees each of its broken twins for what it is."""
-    assert export(target, name) == (FOLDER / f"{name}.{target}.txt").read_text(encoding="utf-8")
-    exporter, job = EXPORTERS[target], JOBS[name]
-    for file, old, new, said in broken_twins(target, name):
-        texts = exporter.files(job)
-        assert texts[file].count(old) == 1, old
-        with pytest.raises(PlannerError, match=f"^export failed: {said}.* read back as "):
-            exporter.check(job, texts | {file: texts[file].replace(old, new)})
+    marked: Callable[[str], None] = pytest.mark.parametrize("name", STORED[target].split())(test)
+    return marked
 
 
 def broken_twins(target: ExportTarget, name: str) -> Iterator[list[str]]:

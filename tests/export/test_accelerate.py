@@ -1,9 +1,5 @@
-"""Accelerate's module: what it says is the plan."""
+"""Accelerate's module: FSDP2 over all processes, reduced with every micro-batch; else DDP."""
 
-from tests.export.stored import cases, check_stored
+from tests.export.stored import check_exports
 
-
-@cases("accelerate")
-def test_files_are_as_stored(name: str) -> None:
-    """FSDP2 over all processes, reduced with every micro-batch; without ZeRO it is DDP."""
-    check_stored("accelerate", name)
+test_files_are_as_stored = check_exports("accelerate")

@@ -6,16 +6,13 @@ from formulations.errors import PlannerError
 from formulations.plan import Degrees
 from solver.export import flagscale
 from solver.export.registry import EXPORTERS
-from tests.export.stored import cases, check_stored, in_parts
+from tests.export.stored import check_exports, in_parts
 from tests.export_cases import job_of
 
 FLAGSCALE = EXPORTERS["flagscale"]
 
 
-@cases("flagscale")
-def test_files_are_as_stored(name: str) -> None:
-    """Meshes follow the GPU types, unless FlagScale would sort ranks by these."""
-    check_stored("flagscale", name)
+test_files_are_as_stored = check_exports("flagscale")
 
 
 def test_types_that_would_move_ranks_are_found(monkeypatch: pytest.MonkeyPatch) -> None:

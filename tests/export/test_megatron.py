@@ -2,62 +2,18 @@
 
 import json
 import random
+import re
 from pathlib import Path
 
 import pytest
 
-from formulations.plan import Degrees
-from solver.export import megatron, megatron_bridge
-from solver.export.job import Job, Piece
+from solver.export import megatron
+from solver.export.job import Piece
 from solver.export.megatron import parsed, written
-from solver.export.registry import EXPORTERS
-from tests.export.stored import JOBS, cases, check_stored
-from tests.export_cases import (
-    UNEVEN,
-    UNTIED,
-    WHOLE_EXPERTS,
-    instance_of,
-    job_of,
-    plan_of,
-    recomputing,
-)
+from tests.export.stored import JOBS, check_exports
+from tests.refusals import refusals
 
-MEGATRON = EXPORTERS["megatron"]
-
-
-@cases("megatron")
-def test_files_are_as_stored(name: str) -> None:
-    """Degrees, batches and strategies; nothing that a layout excludes."""
-    check_stored("megatron", name)
-
-
-@pytest.mark.parametrize(
-    ("job", "line"),
-    [
-        (recomputing(UNEVEN, (3, 0, 0, 0)), "recompute_per: stage is not for Megatron-LM"),
-        (
-            job_of(workload="catalogue: t5-3b", cuts=(0, 12, 24, 36, 50)),
-            "layers: an encoder and a decoder is not",
-        ),
-    ],
-)
-def test_what_megatron_cannot_express(job: Job, line: str) -> None:
-    """Each is refused with what to write instead."""
-    fault = MEGATRON.faults(job)[0]
-    assert line in fault.found
-    assert "solve again" in fault.change or "one stack" in fault.change
-
-
-@pytest.mark.parametrize("fused", [True, False])
-def test_loss_is_fused_where_the_memory_counts_on_it(fused: bool) -> None:
-    """Megatron-LM's arguments and Megatron-Bridge's recipe ask for it, and only then."""
-    job = job_of(workload=f"{UNTIED}, fused_cross_entropy: {fused}".lower())
-    texts = (
-        megatron.files(job)["megatron_args.txt"],
-        megatron_bridge.files(job)["planned_recipe.py"],
-    )
-    words = "--cross-entropy-loss-fusion", "model.cross_entropy_loss_fusion = True"
-    assert [word in text for word, text in zip(words, texts, strict=True)] == [fused] * 2
+test_files_are_as_stored = check_exports("megatron")
 
 
 @pytest.mark.parametrize(("name", "line"), [("uneven", False), ("tensor", True)])
@@ -65,37 +21,6 @@ def test_bug_megatron_ended_jobs_with_tensor_groups_at_start(name: str, line: bo
     """Before Blackwell it asserts that kernels are queued in one order."""
     script = megatron.files(JOBS[name])["torchrun.sh"]
     assert ("CUDA_DEVICE_MAX_CONNECTIONS" in script) == line
-
-
-@pytest.mark.parametrize(
-    ("precision", "split", "tp", "found"),
-    [
-        ("bf16", "true", 2, []),
-        ("bf16", "false", 1, []),
-        ("fp16", "true", 2, ["expert_parallel: 2 is"]),
-        ("bf16", "false", 2, ["sequence_parallel: false is"]),
-    ],
-)
-def test_bug_megatron_ended_jobs_with_experts_at_start(
-    precision: str, split: str, tp: int, found: list[str]
-) -> None:
-    """Experts in fp16, and in tensor groups without sequence parallelism."""
-    workload = f"catalogue: mixtral-8x7b, sequence_length: 512, precision: {precision}"
-    search = f"target: any, expert_parallel: 4, sequence_parallel: {split}"
-    instance, dp = instance_of(workload, search), 4 // tp
-    degrees, shares = (Degrees(tp=tp),) * 2, (16 // (2 * dp),) * dp
-    plan = plan_of(instance, (0, 17, 34), dp=dp, pp=2, ep=dp, degrees=degrees, shares=shares)
-    lines = [fault.found for fault in MEGATRON.faults(Job(instance, plan))]
-    assert [line[: len(start)] for line, start in zip(lines, found, strict=True)] == found
-
-
-def test_bug_megatron_ended_jobs_that_split_experts_with_biases() -> None:
-    """Its assertion on gpt-oss: there tensor groups have whole experts."""
-    instance = WHOLE_EXPERTS.instance.but(workload={"expert_biases": True})
-    split = plan_of(instance, (0, 17, 34), tp=2, pp=2, ep=2)
-    (fault,) = MEGATRON.faults(Job(instance, split))
-    assert fault.found.startswith("expert_tensor_parallel: tp is not for Megatron-LM")
-    assert list(MEGATRON.faults(Job(instance, WHOLE_EXPERTS.plan))) == []
 
 
 def test_layouts_are_judged_as_by_megatron(reference: Path) -> None:
@@ -125,24 +50,13 @@ def test_written_layouts_are_read_back(seed: int) -> None:
         assert stages[i % pp][i // pp] == names + ["loss"] * piece.head
 
 
-@pytest.mark.parametrize(
-    ("layout", "pp", "layers", "mtp", "words"),
-    [
-        ("Ett|tL", 2, 2, 0, "3 blocks t, where the model has 2"),
-        ("Et|t|L", 2, 2, 0, "3 pieces, which 2 pipeline ranks do not divide"),
-        ("tE|tL", 2, 2, 0, "one E, the first letter"),
-        ("Et|Lt", 2, 2, 0, "one L, the last one"),
-        ("Et|EtL", 2, 2, 0, "one E"),
-        ("Ex|tL", 2, 1, 0, "the letter 'x'"),
-        ("Et|tmL", 2, 2, 0, "1 layers m, where the model has 0"),
-        ("Emt|tL", 2, 2, 1, "a block t after a layer m"),
-        ("Ett|m|mL", 3, 2, 2, "layers m in 2 pieces"),
-        ("Ettm|t*0|t*0|L", 2, 2, 1, "not the last chunk of its rank"),
-        ("Et*99999999|L", 2, 1, 0, "a layout of more than"),
-    ],
-)
-def test_layout_that_is_refused(layout: str, pp: int, layers: int, mtp: int, words: str) -> None:
-    """In words; multi-token prediction may stand on a rank of its own."""
+@refusals("layouts")
+def test_layout_that_is_refused(text: str, message: str) -> None:
+    """In words; text: the layout, the ranks, the blocks and the layers of multi-token prediction.
+
+    These may stand on a rank of their own.
+    """
     assert parsed("Etm|t*0|t*0L", 3, 1, 1)[0] == [["embedding", "decoder", "mtp"]]
-    with pytest.raises(ValueError, match=words):
-        parsed(layout, pp, layers, mtp)
+    layout, *sizes = text.split()
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}"):
+        parsed(layout, *map(int, sizes))

@@ -8,14 +8,10 @@ import pytest
 
 from solver.export import megatron_bridge
 from solver.export.job import Job
-from tests.export.stored import JOBS, cases, check_stored
+from tests.export.stored import JOBS, check_exports
 from tests.export_cases import CHUNKS, UNEVEN
 
-
-@cases("megatron-bridge")
-def test_files_are_as_stored(name: str) -> None:
-    """As Megatron-LM's arguments; what a recipe has of its own is cleared."""
-    check_stored("megatron-bridge", name)
+test_files_are_as_stored = check_exports("megatron-bridge")
 
 
 class Fields(ModuleType):

@@ -1,53 +1,76 @@
 """Who takes which plan, whatever the framework."""
 
+from typing import Any
+
 import pytest
 
+from formulations.errors import PlanError
+from formulations.plan import Degrees
 from formulations.space.launch import able
 from solver.export.job import Job
-from solver.export.registry import EXPORTERS
-from solver.options import ExportTarget
+from solver.export.registry import EXPORTERS, exported
+from tests.export.stored import JOBS
 from tests.export_cases import (
-    CHUNKS,
     ONE_STAGE,
-    SHARDED,
     TENSOR,
     UNEVEN,
     UNTIED,
-    ZERO_BUBBLE,
+    WHOLE_EXPERTS,
+    instance_of,
     job_of,
+    plan_of,
     recomputing,
 )
 from tests.hand_made import results
+from tests.recorded import as_recorded
 from tests.seeds import one_each
 
-ALL = set(EXPORTERS)
+
+def mixtral(precision: str, split: bool, tp: int) -> Job:
+    """Experts shared by two or four replicas, in tensor groups that split sequences or do not."""
+    workload = f"catalogue: mixtral-8x7b, sequence_length: 512, precision: {precision}"
+    search = f"target: any, expert_parallel: 4, sequence_parallel: {str(split).lower()}"
+    instance, dp = instance_of(workload, search), 4 // tp
+    plan: dict[str, Any] = {"dp": dp, "pp": 2, "ep": dp, "shares": (16 // (2 * dp),) * dp}
+    return Job(instance, plan_of(instance, (0, 17, 34), degrees=(Degrees(tp=tp),) * 2, **plan))
 
 
-@pytest.mark.parametrize(
-    ("job", "targets"),
-    [
-        (UNEVEN, ALL - {"accelerate"}),
-        (job_of(), ALL - {"accelerate", "torchtitan"}),  # tied embeddings on several stages
-        (CHUNKS, {"megatron", "megatron-bridge", "torchtitan"}),
-        (ZERO_BUBBLE, {"torchtitan"}),
-        (job_of(workload=UNTIED, schedule="gpipe"), {"torchtitan"}),
-        (recomputing(UNEVEN, (3, 3, 2, 4)), ALL - {"accelerate"}),
-        (recomputing(UNEVEN, (2, 2, 2, 2)), {"megatron", "megatron-bridge", "flagscale"}),
-        (recomputing(UNEVEN, (3, 1, 0, 0)), {"flagscale"}),
-        (SHARDED, {"torchtitan", "deepspeed", "accelerate"}),
-        (job_of(workload=UNTIED, zero=1, **ONE_STAGE), ALL - {"torchtitan", "accelerate"}),
-        (job_of(workload=UNTIED, shares=(5, 3)), set()),
-        (job_of(workload=UNTIED, zero=0), ALL - {"accelerate", "deepspeed"}),
-        (job_of(workload=UNTIED, zero=0, **TENSOR), ALL - {"accelerate", "deepspeed"}),
-    ],
-)
-def test_each_plan_goes_to_those_who_can(job: Job, targets: set[ExportTarget]) -> None:
-    """Whoever takes it writes files that sum to the plan; the others say what to change."""
-    faults = {name: exporter.faults(job) for name, exporter in EXPORTERS.items()}
-    assert {name for name in EXPORTERS if not faults[name]} == targets
-    assert all(fault.found and fault.change for name in EXPORTERS for fault in faults[name])
-    for name in targets:
-        EXPORTERS[name].check(job, EXPORTERS[name].files(job))
+BIASES = WHOLE_EXPERTS.instance.but(workload={"expert_biases": True})
+MORE = {
+    "tied": job_of(),  # embeddings on several stages
+    "gpipe": job_of(workload=UNTIED, schedule="gpipe"),
+    "one block": recomputing(UNEVEN, (3, 0, 0, 0)),
+    "one stage, zero 1": job_of(workload=UNTIED, zero=1, **ONE_STAGE),
+    "unlike shares": job_of(workload=UNTIED, shares=(5, 3)),
+    "no zero, tensor": job_of(workload=UNTIED, zero=0, **TENSOR),
+    "t5": job_of(workload="catalogue: t5-3b", cuts=(0, 12, 24, 36, 50)),
+    # what once ended jobs at start: experts in fp16, in tensor groups without sequence parallelism,
+    # with biases in tensor groups that split them
+    "experts": mixtral("bf16", split=True, tp=2),
+    "experts, whole sequences": mixtral("bf16", split=False, tp=1),
+    "experts, fp16": mixtral("fp16", split=True, tp=2),
+    "experts, whole sequences, tensor": mixtral("bf16", split=False, tp=2),
+    "biases": Job(BIASES, plan_of(BIASES, (0, 17, 34), tp=2, pp=2, ep=2)),
+    "biases, whole": Job(BIASES, WHOLE_EXPERTS.plan),
+    # what once ran in fp32
+    "fp8": Job(UNEVEN.instance.but(workload={"precision": "fp8"}), UNEVEN.plan),
+    "gradients": job_of(workload=f"{UNTIED}, gradient_precision: bf16"),
+}
+
+
+def test_who_takes_which_plan_is_recorded() -> None:
+    """Whoever takes it writes files that sum to the plan; the others say what to change, or who."""
+    figures = {}
+    for name, job in (JOBS | MORE).items():
+        for target, exporter in EXPORTERS.items():
+            try:
+                texts, check = exported(job.instance, job.plan, target, "plan.json")
+                check(texts)
+                figures[f"{name}: {target}"] = f"{len(texts)} files"
+            except PlanError as error:
+                figures[f"{name}: {target}"] = str(error)
+            assert (str(figures[f"{name}: {target}"])[0].isdigit()) != bool(exporter.faults(job))
+    as_recorded("exports", figures)
 
 
 @pytest.mark.parametrize("seed", one_each(range(60), 20))
