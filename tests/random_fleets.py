@@ -6,7 +6,6 @@ from itertools import pairwise
 
 from formulations.fleet import Design, Pipeline, Strategy, Template, stage_on
 from formulations.instance import Cluster, Instance, Limits, Link
-from solver.replay.policies import instance_with
 from tests.small_instances import gpu, instance_of, layer, nodes_of, random_instance, workload
 
 LAYERS = 6
@@ -42,7 +41,7 @@ def enlarged(seed: int) -> Instance:
     """A random instance with four nodes, two of each group where there are two."""
     instance = random_instance(seed)
     counts = (4,) if len(instance.cluster.groups) == 1 else (2, 2)
-    return instance_with(instance, counts)
+    return instance.with_nodes(counts)
 
 
 def template_of(

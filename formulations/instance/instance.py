@@ -157,6 +157,12 @@ class Instance(Record):
         fused = self.fused and self.fused.but(global_batch=global_batch)
         return self.but(workload={"global_batch": global_batch}, fused=fused)
 
+    def with_nodes(self, counts: Sequence[int]) -> "Instance":
+        """The instance with so many nodes in each group; groups without nodes are left out."""
+        sized = zip(self.cluster.groups, counts, strict=True)
+        groups = [group.but(nodes=count) for group, count in sized if count]
+        return self.but(cluster=self.cluster.with_groups(groups))
+
 
 def gpu_evidence(instance: Instance, nodes_used: Sequence[int]) -> tuple[GpuEvidence, ...]:
     """One entry per GPU type and links of the nodes used, in the cluster's order."""
@@ -237,7 +243,5 @@ class Family(Record):
 
     def member(self, counts: Counts) -> Instance:
         """The instance of one cluster, on which plans use all nodes; empty groups are left out."""
-        instance, cluster = self.instance.on(counts), self.instance.cluster
-        sized = zip(cluster.groups, counts, strict=True)
-        groups = [group.but(nodes=count) for group, count in sized if count]
-        return instance.but(cluster=cluster.with_groups(groups), search={"idle_nodes": False})
+        instance = self.instance.on(counts).with_nodes(counts)
+        return instance.but(search={"idle_nodes": False})

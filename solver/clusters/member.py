@@ -12,7 +12,7 @@ from pydantic import TypeAdapter
 from formulations.costs.renting import chooses_terms, worthwhile_terms
 from formulations.instance import Instance
 from formulations.instance.instance import Counts, Family
-from formulations.plan import Configuration, Group, Plan
+from formulations.plan import Configuration, Plan
 from formulations.space import configs_of
 from solver.files import canonical_json
 from solver.front_document import Aim
@@ -132,11 +132,9 @@ class Members:
         except KeyboardInterrupt:
             interrupted = True
         standing, best = search.standing(), search.incumbents.best
-        bound_ns = (
-            None if standing.bound is None else int(standing.bound)
-        )  # step times are minimised
-        if not standing.complete:
-            bound_ns = 0
+        bound_ns: int | None = 0
+        if standing.complete:  # step times are minimised
+            bound_ns = None if standing.bound is None else int(standing.bound)
         stated = search.closer.cutoffs.stated
         return MemberClosing(
             counts=counts,
@@ -151,7 +149,7 @@ class Members:
 def member_config(config: Configuration) -> Configuration:
     """The same without node groups that it does not use."""
     used = tuple(count for count in config.nodes_used if count)
-    return config.model_copy(update={"nodes_used": used, "degrees": tuple(config.degrees_used)})
+    return config.but(nodes_used=used, degrees=tuple(config.degrees_used))
 
 
 def member_plan(family: Family, plan: Plan) -> Plan:
@@ -162,17 +160,11 @@ def member_plan(family: Family, plan: Plan) -> Plan:
     for first, count in zip(wide, used, strict=True):
         number |= {first + i: len(number) + i for i in range(count)}
 
-    def moved(group: Group) -> Group:
-        return group.model_copy(update={"node": number[group.node]})
-
     replicas = tuple(
-        replica.model_copy(
-            update={
-                "stages": tuple(
-                    stage.model_copy(update={"group": moved(stage.group)})
-                    for stage in replica.stages
-                )
-            }
+        replica.but(
+            stages=tuple(
+                stage.but(group={"node": number[stage.group.node]}) for stage in replica.stages
+            )
         )
         for replica in plan.replicas
     )

@@ -250,7 +250,7 @@ def _point(search: FamilySearch, counts: Counts, rented: list[Terms]) -> PointDo
     plan, step_time_ns = closing.found
     used = plan.config.nodes_used
     records = tuple(
-        record.model_copy(update={"config": member_config(record.config)})
+        record.but(config=member_config(record.config))
         for record in closing.records
         if record.config.nodes_used == used
     )
@@ -292,10 +292,8 @@ def _standing(search: FamilySearch, counts: Counts, on_front: bool) -> ClusterRe
     if bound_ns is None or record.standing == "open":
         return record
     target_ns = math.ceil(search.clusters.target_ns(counts))
-    update: dict[str, object] = {"bound_ns": min(bound_ns, target_ns)}
+    record = record.but(bound_ns=min(bound_ns, target_ns))
     if on_front:
-        return record.model_copy(update=update | {"standing": "best"})
+        return record.but(standing="best")
     by = search.clusters.front.dominating(counts, bound_ns)
-    return record.model_copy(
-        update=update | {"standing": "dominated", "dominated_by": by.counts if by else None}
-    )
+    return record.but(standing="dominated", dominated_by=by.counts if by else None)

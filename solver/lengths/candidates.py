@@ -161,10 +161,9 @@ def found_strategies(
         )
     configs = list(layouts(timed))
     if not configs:
-        num_gpus = sum(group.nodes * group.gpus_per_node for group in timed.cluster.groups)
         raise NoLayoutError(
-            f"search: no layout over all {num_gpus} GPUs, which every strategy uses; allow more of"
-            " data_parallel, tensor_parallel, context_parallel, pipeline_parallel"
+            f"search: no layout over all {timed.cluster.num_gpus} GPUs, which every strategy uses;"
+            " allow more of data_parallel, tensor_parallel, context_parallel, pipeline_parallel"
         )
     if study is not None:
         study.note(LENGTHS, {"layouts": len(configs)})
@@ -179,13 +178,10 @@ def found_strategies(
 
 def layouts(instance: Instance) -> Iterator[Configuration]:
     """Configurations over all nodes, of rows as micro-batches; degrees per stage are left out."""
-    groups, allowed = instance.cluster.groups, instance.search.data_parallel
-    tokens = instance.workload.sequence_length
-    num_gpus = sum(group.nodes * group.gpus_per_node for group in groups)
-    for dp in allowed or range(1, num_gpus + 1):
-        search = instance.search.model_copy(update={"data_parallel": (dp,)})
-        rows = of_rows(instance.model_copy(update={"search": search}), tokens, dp)
-        configs = configs_of(rows, tuple(group.nodes for group in groups))
+    cluster, tokens = instance.cluster, instance.workload.sequence_length
+    for dp in instance.search.data_parallel or range(1, cluster.num_gpus + 1):
+        rows = of_rows(instance.but(search={"data_parallel": (dp,)}), tokens, dp)
+        configs = configs_of(rows, tuple(group.nodes for group in cluster.groups))
         yield from (config for config in configs if not config.per_stage)
 
 

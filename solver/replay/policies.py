@@ -6,7 +6,6 @@ join only if that pays by then. `restart` and `redundancy` train the best plan f
 are ready. Their costs are those that Oobleck's authors measured of Varuna and Bamboo.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Literal
@@ -147,15 +146,6 @@ def fleet_policy(
     return Policy("ours", reconfigure, recovery, workload.global_batch, sources)
 
 
-def instance_with(instance: Instance, counts: Sequence[int]) -> Instance:
-    """The instance with so many nodes in each group; groups without nodes are left out."""
-    cluster = instance.cluster
-    groups = tuple(
-        group.but(nodes=count) for group, count in zip(cluster.groups, counts, strict=True) if count
-    )
-    return instance.but(cluster=cluster.with_groups(groups))
-
-
 class Planner:
     """The best plan for every number of nodes per group, found when it is first asked for.
 
@@ -204,7 +194,7 @@ class Planner:
             options, deadline = self._options, self._deadline
             if deadline is not None:
                 options = replace(options, time_limit_s=deadline.left_s)
-            result = solve(instance_with(self.instance, counts), options, self._report)
+            result = solve(self.instance.with_nodes(counts), options, self._report)
             if result.termination is Termination.INTERRUPTED:
                 raise KeyboardInterrupt
             if result.status is Status.UNKNOWN:

@@ -14,7 +14,6 @@ from solver.fleets.fleet import next_fleet, start_fleet
 from solver.fleets.recovery import Horizon, RecoveryError
 from solver.fleets.template_document import templates_document
 from solver.graph.places import place_costs
-from solver.replay.policies import instance_with
 from solver.templates.generate import NoTemplateError, TemplateGenerator, TemplateOptions
 from solver.verify import verify_fleet
 from tests.random_fleets import enlarged
@@ -28,7 +27,7 @@ ONE = TemplateOptions(micro_batch=1)
 def holds_a_step(instance: Instance, nodes: Sequence[str]) -> bool:
     """Whether any template on some of the nodes has room for all micro-batches of 1, one by one."""
     groups = [name.rpartition("-")[0] for name in nodes]
-    ready = instance_with(instance, [groups.count(g.name) for g in instance.cluster.groups])
+    ready = instance.with_nodes([groups.count(g.name) for g in instance.cluster.groups])
     return any(
         recomputing(ready, strategy, template, ready.workload.global_batch) is not None
         for strategy in pipeline_strategies(ready, 1)

@@ -23,7 +23,6 @@ from solver.replay.policies import (
     PolicyName,
     PolicyOptions,
     fleet_policy,
-    instance_with,
     recovery_of_size,
 )
 from solver.replay.policy import Configuration
@@ -43,11 +42,11 @@ FAST = Horizon(ENDLESS_NS)
 def fleet_instance(seed: int) -> Instance:
     """Up to 3 + 2 nodes, on which two pipelines fit."""
     instance = random_instance(seed)
-    return instance_with(instance, (3, 2)[: len(instance.cluster.groups)])
+    return instance.with_nodes((3, 2)[: len(instance.cluster.groups)])
 
 
 #: Two nodes of each of two types.
-TWO_GROUPS = instance_with(random_instance(4), (2, 2))
+TWO_GROUPS = random_instance(4).with_nodes((2, 2))
 
 
 def following(
@@ -198,7 +197,7 @@ def test_every_number_of_nodes_is_planned_once(monkeypatch: pytest.MonkeyPatch) 
     assert planner.plan(frozenset()) is None
     assert plans[-1] is not None
     nodes, step_ns = plans[-1]
-    assert step_ns == solve(instance_with(instance, (2, 1))).step_time_ns
+    assert step_ns == solve(instance.with_nodes((2, 1))).step_time_ns
     assert nodes <= names - {instance.cluster.node_names[-1]}
     gaps = {
         i: replace(result, status=Status.FEASIBLE, bound=result.objective * (1 - 0.1 * i))
