@@ -5,7 +5,6 @@ from pydantic import ValidationError
 
 from formulations.errors import InstanceError
 from formulations.instance import Cluster, ZoneLink
-from formulations.instance.catalogue import gpu_catalogue
 from tests.instance.resolved import broken, shipped
 from tests.instance_texts import MINIMAL, parsed
 from tests.random_configs import zoned
@@ -18,9 +17,17 @@ GROUP = parsed(MINIMAL).cluster.groups[0]
 SLOW = ZoneLink(bandwidth_bytes_per_s=1e9, latency_s=0)
 
 
+#: 128 Gbit/s are 16 GB/s.
+UNITS = """nodes: 2, memory: 22.2 GiB, price: 8.5 USD/h,
+       intra_node: {bandwidth: 128 Gbit/s, latency: 5 us}, inter_node: {bandwidth: 2 GB/s}"""
+
+
 def test_clusters_are_the_recorded_ones() -> None:
     """As resolved; numbers of nodes, efficiencies, and links between zones."""
+    written = parsed(MINIMAL.replace("nodes: 2, inter_node: Ethernet 40G", UNITS)).cluster
+    assert written.groups[0].intra_node.bandwidth_bytes_per_s == 16e9
     clusters = {name: instance.cluster for name, instance in shipped().items()}
+    clusters |= {"units": written}
     clusters |= {f"{seed}": zoned(random_instance(seed), seed).cluster for seed in range(12)}
     figures = {}
     for name, cluster in clusters.items():
@@ -32,20 +39,6 @@ def test_clusters_are_the_recorded_ones() -> None:
         resolved = [digest(cluster), list(cluster.node_groups)[-3:]]
         figures[name] = [numbers, shares, links, zones, smaller, resolved]
     as_recorded("cluster", figures)
-
-
-def test_quantities_become_base_units() -> None:
-    """Written units become B, B/s, s and USD/h; the catalogue's memory stays as it is."""
-    fields = """nodes: 2, memory: 22.2 GiB, price: 8.5 USD/h,
-       intra_node: {bandwidth: 128 Gbit/s, latency: 5 us}, inter_node: {bandwidth: 2 GB/s}"""
-    before = gpu_catalogue()["A100-40"].memory_bytes
-    group = parsed(MINIMAL.replace("nodes: 2, inter_node: Ethernet 40G", fields)).cluster.groups[0]
-    assert (group.gpu.memory_bytes, group.price_usd_per_hour) == (int(22.2 * 2**30), 8.5)
-    assert gpu_catalogue()["A100-40"].memory_bytes == before
-    # 128 Gbit/s = 16 GB/s
-    assert group.intra_node.bandwidth_bytes_per_s == 16e9
-    assert group.intra_node.latency_s == pytest.approx(5e-6)
-    assert group.inter_node.bandwidth_bytes_per_s == 2e9
 
 
 def test_numbers_of_nodes() -> None:

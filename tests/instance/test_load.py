@@ -5,7 +5,12 @@ from pathlib import Path
 import pytest
 
 from formulations.errors import InstanceError
-from formulations.instance.load import check_profile, instance_json_schema, load_instance
+from formulations.instance.load import (
+    check_profile,
+    instance_json_schema,
+    load_family,
+    load_instance,
+)
 from tests.conftest import ROOT
 from tests.instance.resolved import DATA, EXPECTED, check_lines, instances
 from tests.instance_texts import MINIMAL, PROFILE, parsed
@@ -30,7 +35,9 @@ def test_sections_are_the_recorded_ones() -> None:
     """Limits, objective and terms of all files; the schema."""
     fields = ("name", "source", "limits", "objective", "preemption", "calibration")
     figures = {name: digest([getattr(i, field) for field in fields]) for name, i in instances()}
-    as_recorded("load", figures | {"schema": digest(SCHEMA)})
+    family = load_family(ROOT / "instances" / "aws_bert.yaml")
+    ends = {"fewest": list(family.fewest), "most": list(family.most)}
+    as_recorded("load", figures | ends | {"schema": digest(SCHEMA)})
 
 
 def test_bug_null_limits_and_overlap_were_refused() -> None:

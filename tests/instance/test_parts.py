@@ -5,7 +5,6 @@ import pytest
 from formulations.instance.parts import layer_of, lookup, projection
 from formulations.units import GIB
 from tests.architectures import (
-    GPT2,
     build,
     gpt,
     kinds_of_workloads,
@@ -28,19 +27,6 @@ def test_layers_are_the_recorded_ones() -> None:
     wide = layer_of(projection(3, 5, 7), "head", factor=2, input_bytes=1, vocabulary=(7, 5))
     assert (wide.replicated_activation_bytes, wide.sharded_activation_bytes) == (60, 84)
     assert lookup(15, dropout=True, streams=2)["kernels"] == 4
-
-
-def test_activations() -> None:
-    """Kept for the backward pass, whole and split; at the head in fp32, with its input.
-
-    Korthikanti et al. 2023: s h (10 + 24 / t + 5 a s / (h t)) at a = 12 heads.
-    """
-    work = build(GPT2, 1024)
-    block, head = layer(work, "block"), layer(work, "head")
-    kept = block.replicated_activation_bytes, block.sharded_activation_bytes
-    assert kept == (10 * 786_432, 24 * 786_432 + 5 * 12 * 1_048_576)
-    kept = head.replicated_activation_bytes, head.sharded_activation_bytes
-    assert kept == (4 * 1024 * 768, 4 * 1024 * 50257)
 
 
 @pytest.mark.parametrize(
