@@ -106,6 +106,7 @@ def test_classes_are_the_recorded_ones_and_never_shorter() -> None:
         median, longest = random.randint(100, 4000), random.randint(5000, 40000)
         normal = log_normal_classes(median, random.uniform(0.2, 2), longest, 1000, number)
         assert sum(bucket.count for bucket in normal) == 1000
-        made = [buckets, classes_of(counts, number, 512), normal]
+        short = log_normal_classes(3, 0.5 + seed / 10, 4, 100, 10)
+        made = [buckets, classes_of(counts, number, 512), normal, short]
         figures[f"{seed}"] = [*map(digest, made), *map(len, made)]
     as_recorded("length_classes", figures)

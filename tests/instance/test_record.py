@@ -4,13 +4,21 @@ import re
 from typing import Annotated
 
 import pytest
-from pydantic import Field, TypeAdapter, ValidationError
+from pydantic import Field, Tag, TypeAdapter, ValidationError
 
 from formulations.instance.load import instance_json_schema
 from formulations.instance.record import (
+    LIST,
+    MAPPING,
+    MOST_CHAIN,
+    MOST_ZONE_PAIRS,
+    NUMBER,
+    NUMBER_OR_LIST,
+    NUMBER_OR_MAPPING,
     WRITTEN,
     Fraction,
     Name,
+    NameOr,
     OneOrMany,
     Quantity,
     Record,
@@ -33,6 +41,9 @@ class Inner(Record):
     b: int = 2
 
 
+Whole = Annotated[int, Tag(NUMBER)]
+
+
 class Outer(Record):
     """Every field type of what people write."""
 
@@ -43,6 +54,9 @@ class Outer(Record):
         default=1.0, validation_alias="time"
     )
     whole_bytes: Annotated[int, Quantity("size", most="1 GiB", example="1 B")] = 0
+    either: Annotated[Whole | Annotated[Inner, Tag(MAPPING)], NUMBER_OR_MAPPING] = 1
+    several: Annotated[Whole | Annotated[list[int], Tag(LIST)], NUMBER_OR_LIST] = 1
+    named: NameOr[Inner] = "x"
 
 
 def written(**fields: object) -> Outer:
@@ -89,6 +103,9 @@ def test_values_and_messages_are_the_recorded_ones() -> None:
         "time": ["999 ms", "3601 s", 3, "1 h", "1 s"],
         "sizes": [[], [2, 3, 2], 4, [4, 2]],
         "whole_bytes": ["2.5 B", "1 GiB", "1.1 GiB", 3],
+        "either": [3, {"a": 2}, "3"],
+        "several": [3, [1, 2], "3"],
+        "named": ["y", {"a": 3}, 3],
     }
     figures: dict[str, object] = {}
     for field, values in tried.items():
@@ -99,6 +116,7 @@ def test_values_and_messages_are_the_recorded_ones() -> None:
                 figures[f"{field} {value}"] = error.errors()[0]["msg"]
     values = [None, True, {}, {"a": 1}, [1, 2], (), 1 << 300, "x" * 70]
     figures["shown"] = list(map(shown, values))
+    figures["most"] = [MOST_CHAIN, MOST_ZONE_PAIRS]
     figures["printable"] = [printable("a\x1b\nb"), printable("x" * 10, 8), printable("x" * 8, 8)]
     limits = ((8, 1 << 15), (8, (1 << 15) + 1), (1, 1 << 16))
     figures["simulated"] = [can_be_simulated(p, m, min(m, 1 << 15)) for p, m in limits]
