@@ -17,7 +17,7 @@ from formulations.space import configs
 from solver.enumeration.engine import solve_split
 from solver.graph.placements import fixed_order, replica_classes
 from solver.graph.problem import INFINITY, Array, Intervals, SplitProblem
-from solver.heuristics.balance import Split, SplitSpace, order_balance
+from solver.heuristics.balance import Split, SplitSpace
 from solver.heuristics.baselines import minmax_of
 from solver.heuristics.node_orders import ORDER_LIMIT, node_orders
 from solver.heuristics.time_tables import TimeTables
@@ -124,7 +124,7 @@ class ConfigStudy:
 
     def case(self, name: str, order: tuple[int, ...], limit_s: float) -> Case | None:
         """The case of one order; None if no split fits memory."""
-        stages = order_balance(SplitSpace(self.tables), order, self.shares)
+        stages = SplitSpace(self.tables).balance(order, self.shares)
         problem = self.problem(order)
         split, exact = minmax_of(stages), exact_minmax(problem)
         if split is None or exact is None:

@@ -10,15 +10,20 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
+from formulations.costs.placement import Placer
+from formulations.costs.plan_costs import PlanCosts, split_costs
 from formulations.costs.stage_costs import NEVER, StageCosts
 from formulations.costs.tables import Array, CostTables
-from formulations.decisions import least_ends
+from formulations.decisions import even_shares, least_ends
 from formulations.schedules.registry import SCHEDULES
+from formulations.space.slots import runs_order
 from solver.graph.placements import Columns, chunk_memory
 from solver.graph.problem import ChunkMemory, Intervals, distinct
 
 #: Boundaries of a split: pp + 1 layer indices from 0 to the number of layers.
 Split = tuple[int, ...]
+Order = tuple[int, ...]  #: node groups, node by node
+Shares = tuple[int, ...]  #: micro-batches of every replica
 
 
 def group_of_slot(tables: CostTables, order: Sequence[int]) -> Array:
@@ -27,9 +32,10 @@ def group_of_slot(tables: CostTables, order: Sequence[int]) -> Array:
 
 
 class SplitSpace:
-    """Prefix sums [n, J] of times and farthest ends of stages, shared by all orders of a config.
+    """What all orders, splits and shares of a configuration have in common.
 
-    n = L + 1 layer boundaries, J node groups.
+    Prefix sums [n, J] of times and farthest ends of stages; n = L + 1 layer boundaries, J node
+    groups.
     """
 
     def __init__(self, tables: CostTables) -> None:
@@ -39,6 +45,30 @@ class SplitSpace:
         self.optimizer = self.stages.optimizer
         self.least_ends = np.array(least_ends(tables))
         self._farthest: dict[tuple[int, int, int], Array] = {}
+
+    @cached_property
+    def placer(self) -> Placer:
+        """Costs of node orders."""
+        return Placer(self.tables)
+
+    @cached_property
+    def even(self) -> Shares:
+        """Equal shares, as far as the micro-batches divide."""
+        return even_shares(self.tables)
+
+    def runs(self, order: Order) -> bool:
+        """Whether the target runs the configuration in this order of nodes."""
+        return runs_order(self.tables.instance, self.tables.config, order)
+
+    def balance(self, order: Sequence[int], shares: Shares | None = None) -> "Balance":
+        """The stages of a split of a node order with these shares, or even ones."""
+        config = self.tables.config
+        groups = group_of_slot(self.tables, order).reshape(config.pp, -1)
+        return Balance(self, np.tile(groups, (config.vpp, 1)), shares or self.even)
+
+    def costs(self, order: Order, split: Split, shares: Shares | None = None) -> PlanCosts:
+        """All costs of a plan, with even shares if none are given."""
+        return split_costs(self.tables, self.placer.costs(order), split, shares or self.even)
 
     @cached_property
     def intervals(self) -> Intervals:
@@ -260,10 +290,3 @@ class Balance:
         for choice in reversed(choices):
             split.append(int(choice[split[-1]]))
         return np.array(split)
-
-
-def order_balance(space: SplitSpace, order: Sequence[int], shares: Sequence[int]) -> Balance:
-    """The stages of a split of a node order with these shares."""
-    config = space.tables.config
-    groups = group_of_slot(space.tables, order).reshape(config.pp, -1)
-    return Balance(space, np.tile(groups, (config.vpp, 1)), shares)

@@ -15,13 +15,11 @@ every stage of every replica fits.
 from collections.abc import Callable, Iterable
 from itertools import accumulate, groupby, pairwise
 
-from formulations.costs.placement import Placer
-from formulations.costs.plan_costs import split_costs
 from formulations.costs.tables import CostTables
-from formulations.decisions import even_shares, least_ends
+from formulations.decisions import least_ends
 from formulations.instance import Instance
 from formulations.plan import Configuration, Degrees, Plan, simulable
-from solver.heuristics.balance import Balance, Split, SplitSpace, order_balance
+from solver.heuristics.balance import Balance, Order, Split, SplitSpace
 from solver.heuristics.node_orders import (
     Candidate,
     Choice,
@@ -158,13 +156,13 @@ def equal_chunks_plan(configs: Iterable[Configuration], times: TimeTables, stop:
         best = choice.objective
         if bound >= best or failures == MOST_FAILURES or stop():
             break
-        tables = times.costs(config)
-        split = equal_blocks(tables)
+        space = SplitSpace(times.costs(config))
+        split = equal_blocks(space.tables)
         if split:
             order = next(node_orders(config.nodes_used, 1))
-            costs = split_costs(tables, Placer(tables).costs(order), split, even_shares(tables))
+            costs = space.costs(order, split)
             if (costs.memory_bytes <= costs.limit_bytes).all():
-                choice.offer(Candidate(order, split, costs))
+                choice.offer(Candidate(space, order, split, space.even))
         failures = 0 if choice.objective < best else failures + 1
     return choice.result
 
@@ -174,19 +172,17 @@ def _megatron_split(costs: Balance) -> Split | None:
     return split if split and costs.takes(split) else None
 
 
-def batch_time_ns(tables: CostTables, order: tuple[int, ...]) -> int | None:
+def batch_time_ns(space: SplitSpace, order: Order) -> int | None:
     """Megatron's estimate of a step, its equation 1; None where the equal split does not fit.
 
     (m + p - 1) (t_f + t_b) with m micro-batches per replica and the slowest stage's times
     (Narayanan et al. 2021, section 3.4, by which they choose the micro-batch size).
     """
-    config = tables.config
-    shares = even_shares(tables)
-    costs = order_balance(SplitSpace(tables), order, shares)
+    costs = space.balance(order)
     split = _megatron_split(costs)
     if split is None:
         return None
-    return (max(shares) + config.pp - 1) * max(costs.times_ns(split))
+    return (max(space.even) + space.tables.config.pp - 1) * max(costs.times_ns(split))
 
 
 def _growth(config: Configuration) -> tuple[int, int, int, bool]:
@@ -201,12 +197,11 @@ def _smallest_model_parallel(instance: Instance, configs: list[Configuration]) -
     grown = sorted((s for s in configs if s.pp == 1 or s.widest_tp == widest), key=_growth)
     time_tables = TimeTables(instance)
     for _, sizes in groupby(grown, key=_growth):
-        tables = [time_tables.costs(config) for config in sizes]
-        times = [(batch_time_ns(candidate, order), candidate) for candidate in tables]
+        spaces = [SplitSpace(time_tables.costs(config)) for config in sizes]
         fitting = [
-            (time, -candidate.config.micro_batch, candidate)
-            for time, candidate in times
-            if time is not None
+            (time_ns, -space.tables.config.micro_batch, space)
+            for space in spaces
+            if (time_ns := batch_time_ns(space, order)) is not None
         ]
         if fitting:
             choice = Choice(instance)

@@ -16,12 +16,17 @@ from random import Random
 
 import numpy as np
 
-from formulations.costs.placement import Placer
 from formulations.costs.tables import Array, CostTables
-from solver.heuristics.balance import Mask, SplitSpace
-from solver.heuristics.config_search import LONGEST_NS, TRIED_AT_ONCE, ConfigSearch, State, Stop
+from solver.heuristics.balance import Mask, Order, SplitSpace
+from solver.heuristics.config_search import (
+    LONGEST_NS,
+    TRIED_AT_ONCE,
+    ConfigSearch,
+    State,
+    Stop,
+    faster_of,
+)
 from solver.heuristics.neighbours import near_splits
-from solver.heuristics.node_orders import Order
 from solver.heuristics.trial import Trial
 from solver.simulate import Times
 
@@ -60,8 +65,8 @@ class BlockCosts:
     [2, J] on the first stage, and on the last. Links between zones are left out.
     """
 
-    def __init__(self, space: SplitSpace, placer: Placer) -> None:
-        self.space, self.tables = space, space.tables
+    def __init__(self, space: SplitSpace) -> None:
+        self.space, self.tables, placer = space, space.tables, space.placer
         config, sizes = self.tables.config, self.tables.slots_per_node
         used = config.groups_used
         self.micro_batches = self.tables.num_micro_batches // config.dp
@@ -104,26 +109,16 @@ class BlockTrial(Trial):
     """Judges one split [N, p + 1] for each of N patterns; `groups`: those of `Patterns`."""
 
     def __init__(self, costs: BlockCosts, groups: Array) -> None:
+        super().__init__(costs.space)
         self.costs, self.groups = costs, groups.transpose(2, 1, 0)
-        self.config = costs.tables.config
 
     def runs(self, splits: Array) -> Iterator[tuple[int, Times]]:
         """Of a replica of each block."""
-        start, end = splits[:, :-1].T[:, None], splits[:, 1:].T[:, None]
-        p, columns = len(start), BLOCKS * len(splits)
-        forward, backward, *weight = (
-            table.reshape(p, columns)
-            for table in self.costs.space.stage_times(
-                self.costs.micro_batches, self.groups, start, end
-            )
-        )
-        tables = self.costs.tables
-        kinds = tables.message_kind[splits[:, 1:-1].T][:, None]
+        micro_batches = self.costs.micro_batches
+        kinds = self.tables.message_kind[splits[:, 1:-1].T][:, None]
         ends = (self.costs.outside[groups, kinds] for groups in (self.groups[1:], self.groups[:-1]))
-        send = np.maximum(*ends).reshape(p - 1, columns)
-        blocking = tables.instance.search.blocking_sends
-        times = Times(forward, backward, send, blocking, weight=weight[0] if weight else None)
-        yield self.costs.micro_batches, times
+        send = np.maximum(*ends).reshape(len(kinds), -1)
+        yield micro_batches, self._times(micro_batches, self.groups, splits, send)
 
     def tail_ns(self, splits: Array) -> Array:
         """[p, N] of these patterns."""
@@ -238,9 +233,9 @@ def block_sizes(tables: CostTables) -> list[int]:
 
 def with_blocks(search: ConfigSearch, state: State, random: Random, stop: Stop) -> State:
     """The state, or a faster one of two blocks with the same nodes and equal shares."""
-    if not (sizes := block_sizes(search.starts.tables)):
+    if not (sizes := block_sizes(search.space.tables)):
         return state
-    costs, nodes = BlockCosts(search.starts.space, search.starts.placer), search.nodes_per_stage
+    costs, nodes = BlockCosts(search.space), search.nodes_per_stage
     for size in sizes:
         blocks = BlockSearch(search, costs, (size, nodes - size))
         state = blocks.better(blocks.best(state, random, stop), state)
@@ -263,7 +258,7 @@ class BlockSearch:
 
     def __init__(self, search: ConfigSearch, costs: BlockCosts, sizes: tuple[int, int]) -> None:
         self.search, self.costs, self.sizes = search, costs, np.array(sizes)
-        self.nodes = np.array(search.starts.tables.config.nodes_used)
+        self.nodes = np.array(search.config.nodes_used)
         work = costs.space.work[-1]
         self.ranked = np.array(sorted(np.flatnonzero(self.nodes), key=lambda j: int(work[j])))
         self.rank = np.full(len(work), len(work))
@@ -290,7 +285,7 @@ class BlockSearch:
         That holds of the r fastest groups for every r, which have no nodes left for one stage more
         of a block.
         """
-        p, (first, second) = self.search.starts.tables.config.pp, self.sizes
+        p, (first, second) = self.search.config.pp, self.sizes
         first_stages, ends = np.arange(p + 1), [(0, 0)]
         for num_nodes in self.most:
             second_stages = np.minimum((num_nodes - first * first_stages) // second, p)
@@ -338,16 +333,14 @@ class BlockSearch:
         if order is None:
             return state
         split = tuple(judged.pattern.splits[0].tolist())
-        plan = self.search.starts.judged(order, state.shares, split)
-        return plan if plan is not None and plan.step_time_ns < state.step_time_ns else state
+        return faster_of(state, self.search.judged(order, state.shares, split))
 
     def _faster(self, near: Patterns, than_ns: int, stop: Stop) -> Found | None:
         """One of the patterns that takes less time than this; None if there is none."""
         untried = near.take(self.costs.fits(near) & self.counted(near.groups))
         while len(untried) and not stop():
-            bound = self.search.starts.pool.bound_ns(
-                BlockTrial(self.costs, untried.groups), untried.splits
-            )
+            trial = BlockTrial(self.costs, untried.groups)
+            bound = self.search.pool.bound_ns(trial, untried.splits)
             hopeful = np.argsort(bound, kind="stable")[: (bound < than_ns).sum()]
             if not len(hopeful):
                 break
@@ -359,7 +352,7 @@ class BlockSearch:
 
     def _best(self, patterns: Patterns) -> Found:
         times, paths = BlockTrial(self.costs, patterns.groups).simulated(patterns.splits, True)
-        self.search.starts.pool.learn(paths)
+        self.search.pool.learn(paths)
         best = times.argsort(kind="stable")[:1]
         return Found(patterns.take(best), int(times[best[0]]))
 

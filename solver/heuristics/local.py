@@ -6,23 +6,21 @@ best ones. Which orders are tried depends on the seed alone, how many on the tim
 """
 
 from bisect import insort
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from itertools import takewhile
 from math import inf
 from random import Random
 from typing import NamedTuple
 
-from formulations.costs.plan_costs import split_costs
 from formulations.instance import Instance
 from formulations.plan import Configuration, Plan
-from solver.heuristics.config_search import LONGEST_NS, TURNS, ConfigSearch, State
+from solver.heuristics.balance import Order
+from solver.heuristics.config_search import LONGEST_NS, TURNS, ConfigSearch, State, Stop
 from solver.heuristics.neighbours import turned_orders
-from solver.heuristics.node_orders import Candidate, Choice, Order
+from solver.heuristics.node_orders import Candidate, Choice
 from solver.heuristics.time_tables import TimeTables
 from solver.heuristics.trial import PathPool
 from solver.result import max_step_time_ns, objective_weight
-
-Stop = Callable[[], bool]
 
 #: Configurations whose bounds are refined before the first start.
 PACKED = 32
@@ -67,19 +65,15 @@ class _LocalSearch:
 
     def offer(self, search: ConfigSearch, state: State) -> None:
         """The plan of a state is the best so far if it is."""
-        if state.step_time_ns < self.most_ns(search.starts.tables.config):
-            placement = search.starts.placer.costs(state.order)
-            costs = split_costs(search.starts.tables, placement, state.split, state.shares)
-            self.choice.offer(Candidate(state.order, state.split, costs))
+        if state.step_time_ns < self.most_ns(search.config):
+            self.choice.offer(Candidate(search.space, state.order, state.split, state.shares))
 
     def keep(self, search: ConfigSearch, state: State) -> None:
         """Offers a state, and keeps it if it is new and among the best."""
         self.offer(search, state)
         if any(entry.search is search and entry.state == state for entry in self.entries):
             return
-        objective = state.step_time_ns * objective_weight(
-            self.instance, search.starts.tables.config
-        )
+        objective = state.step_time_ns * objective_weight(self.instance, search.config)
         entry = _Entry(objective, search, state)
         insort(self.entries, entry, key=lambda entry: entry.objective)
         of_config = [entry for entry in self.entries if entry.search is search]
@@ -144,9 +138,9 @@ class _LocalSearch:
 
     def started(self, search: ConfigSearch, orders: Iterable[Order]) -> list[State]:
         """A start with each order that has one, the fastest first."""
-        states, config = list[State](), search.starts.tables.config
+        states = list[State]()
         for order in takewhile(lambda _: not self.stop(), orders):
-            state = search.starts.start(order, self.most_ns(config))
+            state = search.start(order, self.most_ns(search.config))
             states += [] if state is None else [state]
         return sorted(states, key=lambda state: state.step_time_ns)
 
@@ -154,8 +148,7 @@ class _LocalSearch:
         """The orders of the best configs begun at other nodes; local optima of the best of them."""
         searches = list(dict.fromkeys(entry.search for entry in self.entries))[:SHAPES_TURNED]
         for search in searches:
-            nodes_used = search.starts.tables.config.nodes_used
-            orders = turned_orders(nodes_used, search.nodes_per_stage, TURNS)
+            orders = turned_orders(search.config.nodes_used, search.nodes_per_stage, TURNS)
             for state in self.started(search, orders)[:OF_ONE_SHAPE]:
                 self.keep(search, search.descend(state, self.stop))
                 yield

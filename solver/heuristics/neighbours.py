@@ -7,8 +7,8 @@ from random import Random
 import numpy as np
 
 from formulations.costs.tables import Array
-from solver.heuristics.balance import Kinds, Split
-from solver.heuristics.node_orders import Order, count_orders, node_orders
+from solver.heuristics.balance import Kinds, Order, Split
+from solver.heuristics.node_orders import count_orders, node_orders
 
 #: Orders of the runs that are tried; up to so many orders of the nodes all are tried.
 MOST_STARTS = 24

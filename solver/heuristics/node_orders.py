@@ -1,25 +1,19 @@
 """Node orders, and the best plan of a rule that splits the layers of each."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from math import factorial, prod
+from typing import NamedTuple
 
 import numpy as np
 
-from formulations.costs.placement import Placer
-from formulations.costs.plan_costs import PlanCosts, split_costs
-from formulations.costs.tables import CostTables, build_tables
-from formulations.decisions import Decisions, even_shares
+from formulations.decisions import Decisions
 from formulations.instance import Instance
 from formulations.plan import Configuration, Plan
 from formulations.schedules.registry import SCHEDULES
-from formulations.space.slots import runs_order
-from solver.heuristics.balance import Balance, Split, SplitSpace, order_balance
+from solver.heuristics.balance import Balance, Order, Shares, Split, SplitSpace
 from solver.heuristics.time_tables import TimeTables
 from solver.result import max_step_time_ns, objective_weight
 from solver.simulate import step_time_ns
-
-Order = tuple[int, ...]
 
 
 def count_orders(nodes_used: Sequence[int]) -> int:
@@ -122,19 +116,18 @@ SplitRule = Callable[[Balance], Split | None]
 ORDER_LIMIT = 64
 
 
-@dataclass(frozen=True)
-class Candidate:
-    """A split of a configuration and order, with its costs."""
+class Candidate(NamedTuple):
+    """A plan of a configuration."""
 
-    order: tuple[int, ...]
+    space: SplitSpace
+    order: Order
     split: Split
-    costs: PlanCosts
+    shares: Shares
 
-    def plan(self, instance: Instance) -> Plan:
-        """The plan of the candidate."""
-        counts = self.costs.micro_batches
-        tables = build_tables(instance, self.costs.config)
-        return Decisions(self.order, self.split, counts).plan(tables)
+    @property
+    def plan(self) -> Plan:
+        """The plan in full."""
+        return Decisions(self.order, self.split, self.shares).plan(self.space.tables)
 
 
 class Choice:
@@ -152,7 +145,8 @@ class Choice:
 
     def offer(self, candidate: Candidate) -> None:
         """Keeps the candidate if it is better and within the limits."""
-        config, time_ns = candidate.costs.config, step_time_ns(candidate.costs)
+        space, order, split, shares = candidate
+        config, time_ns = space.tables.config, step_time_ns(space.costs(order, split, shares))
         limit = max_step_time_ns(self.instance, config)
         if not self.hopeless(config, time_ns) and (limit is None or time_ns <= limit):
             self.candidate, self.time_ns = candidate, time_ns
@@ -163,26 +157,19 @@ class Choice:
         """Plan and step time in ns; None without a plan."""
         if self.candidate is None:
             return None
-        return self.candidate.plan(self.instance), self.time_ns
+        return self.candidate.plan, self.time_ns
 
 
-def try_orders(
-    choice: Choice, tables: CostTables, rule: SplitRule, orders: Iterable[tuple[int, ...]]
-) -> None:
+def try_orders(choice: Choice, space: SplitSpace, rule: SplitRule, orders: Iterable[Order]) -> None:
     """Offers the split that `rule` finds for every order of a config with one chunk per device."""
-    config = tables.config
-    if config.vpp > 1:
-        return
-    shares = even_shares(tables)
-    placer, space = Placer(tables), SplitSpace(tables)
-    for order in orders:
-        if not runs_order(tables.instance, config, order):
+    config = space.tables.config
+    for order in orders if config.vpp == 1 else ():
+        if not space.runs(order):
             continue
-        stages = order_balance(space, order, shares)
+        stages = space.balance(order)
         split = rule(stages)
         if split and not choice.hopeless(config, compute_bound_ns(stages, split)):
-            costs = split_costs(tables, placer.costs(order), split, shares)
-            choice.offer(Candidate(order, split, costs))
+            choice.offer(Candidate(space, order, split, space.even))
 
 
 def best_plan(
@@ -204,5 +191,5 @@ def best_plan(
         if bound >= choice.objective or stop():
             break
         orders = node_orders(config.nodes_used, ORDER_LIMIT)
-        try_orders(choice, times.costs(config), rule, orders)
+        try_orders(choice, SplitSpace(times.costs(config)), rule, orders)
     return choice.result

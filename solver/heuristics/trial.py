@@ -13,10 +13,9 @@ from numpy.typing import NDArray
 
 from formulations.costs.placement import PlacementCosts
 from formulations.costs.tables import Array
-from formulations.plan import Configuration
 from formulations.schedules.graph import schedule_graph
 from solver.graph.problem import distinct
-from solver.heuristics.balance import Balance
+from solver.heuristics.balance import Order, Shares, Split, SplitSpace
 from solver.simulate import Times, simulate, trace
 
 #: End times held at once by a batch simulation.
@@ -53,7 +52,8 @@ def _before(values: Array) -> Array:
 class Trial(ABC):
     """Plans of one configuration whose step times splits [N, S + 1] decide; p devices."""
 
-    config: Configuration
+    def __init__(self, space: SplitSpace) -> None:
+        self.space, self.tables, self.config = space, space.tables, space.tables.config
 
     @abstractmethod
     def runs(self, splits: Array) -> Iterator[tuple[int, Times]]:
@@ -65,6 +65,16 @@ class Trial(ABC):
 
         The step ends when the last of them does.
         """
+
+    def _times(self, micro_batches: int, groups: Array, splits: Array, send: Array) -> Times:
+        """Of replicas of groups [S, C, 1 or N], whose messages take `send` [S - 1, C * N] ns."""
+        start, end = splits[:, :-1].T[:, None], splits[:, 1:].T[:, None]
+        forward, backward, *weight = (
+            table.reshape(len(groups), -1)
+            for table in self.space.stage_times(micro_batches, groups, start, end)
+        )
+        blocking = self.tables.instance.search.blocking_sends
+        return Times(forward, backward, send, blocking, weight=weight[0] if weight else None)
 
     def simulated(self, splits: Array, paths: bool) -> tuple[Array, list[Paths]]:
         """Step time of every split [N], and if asked for one critical path each."""
@@ -92,14 +102,36 @@ class Trial(ABC):
 
 
 class OrderTrial(Trial):
-    """Judges splits [N, S + 1] of one node order; `placement`: its costs."""
+    """Judges splits [N, S + 1] of one node order with these shares, or even ones."""
 
-    def __init__(self, balance: Balance, placement: PlacementCosts) -> None:
-        self.balance, self.placement = balance, placement
-        self.space, self.tables = balance.space, balance.space.tables
-        self.config = config = self.tables.config
-        self._sync = np.tile(_before(placement.sync_ns), (config.vpp, 1))
-        self._gather = np.tile(_before(placement.gather_ns), (config.vpp, 1))
+    def __init__(self, space: SplitSpace, order: Order, shares: Shares | None = None) -> None:
+        super().__init__(space)
+        self.order, self.balance = order, space.balance(order, shares)
+
+    @cached_property
+    def placement(self) -> PlacementCosts:
+        """Costs of the order."""
+        return self.space.placer.costs(self.order)
+
+    @cached_property
+    def _sync(self) -> Array:
+        return np.tile(_before(self.placement.sync_ns), (self.config.vpp, 1))
+
+    @cached_property
+    def _gather(self) -> Array:
+        return np.tile(_before(self.placement.gather_ns), (self.config.vpp, 1))
+
+    def with_shares(self, shares: Shares) -> "OrderTrial":
+        """The same order with other shares."""
+        trial = OrderTrial(self.space, self.order, shares)
+        trial.placement = self.placement
+        return trial
+
+    def stage_times(self, split: Split) -> Array:
+        """[p, R] forward + backward of one micro-batch; of one chunk per device."""
+        work, groups, bounds = self.space.work, self.balance.groups, np.array(split)[:, None]
+        times: Array = work[bounds[1:], groups] - work[bounds[:-1], groups]
+        return times
 
     @cached_property
     def lanes(self) -> list[Lanes]:
@@ -116,23 +148,13 @@ class OrderTrial(Trial):
 
     def runs(self, splits: Array) -> Iterator[tuple[int, Times]]:
         """Of every lane."""
-        start, end = splits[:, :-1].T[:, None], splits[:, 1:].T[:, None]
+        kinds = self.tables.message_kind[splits[:, 1:-1]]
+        boundaries = np.arange(kinds.shape[1])
         for lanes in self.lanes:
             groups = lanes.groups.T[:, :, None]
-            columns = groups.shape[1] * len(splits)
-            forward, backward, *weight = (
-                table.reshape(-1, columns)
-                for table in self.space.stage_times(lanes.micro_batches, groups, start, end)
-            )
-            kinds = self.tables.message_kind[splits[:, 1:-1]]
-            send = (
-                lanes.send_ns[:, kinds, np.arange(kinds.shape[1])]
-                .reshape(columns, kinds.shape[1])
-                .T
-            )
-            blocking = self.tables.instance.search.blocking_sends
-            times = Times(forward, backward, send, blocking, weight=weight[0] if weight else None)
-            yield lanes.micro_batches, times
+            shape = groups.shape[1] * len(splits), len(boundaries)
+            send = lanes.send_ns[:, kinds, boundaries].reshape(shape).T
+            yield lanes.micro_batches, self._times(lanes.micro_batches, groups, splits, send)
 
     def _of_devices(self, stages: Array) -> Array:
         """[p, ..] sums of [S, ..] over the chunks of every device."""

@@ -48,7 +48,7 @@ from formulations.space import configs_of
 from formulations.space.configurations import node_vectors
 from formulations.switching.shards import Kind, Layout, layout_of
 from formulations.switching.switch import switch_of
-from solver.heuristics.balance import SplitSpace, order_balance
+from solver.heuristics.balance import SplitSpace
 from solver.heuristics.baselines import fitting_even_split
 from solver.heuristics.node_orders import ORDER_LIMIT, node_orders
 from solver.heuristics.time_tables import TimeTables
@@ -194,7 +194,7 @@ def _variants(instance: Instance, config: Configuration) -> list[PlanRows]:
         """Whether some split fits the memory, in some node order, with rows of so many tokens."""
         tables = TimeTables(of_rows(instance, tokens, config.dp * num_rows)).costs(config)
         space, shares = SplitSpace(tables), (num_rows,) * config.dp
-        trials = (order_balance(space, order, shares) for order in orders)
+        trials = (space.balance(order, shares) for order in orders)
         return any(fitting_even_split(stages) is not None for stages in trials)
 
     variants, step = list[PlanRows](), row_multiple(config)

@@ -19,7 +19,8 @@ from solver.enumeration.uneven_shares import Uneven, dealt_from_below
 from solver.graph.all_orders import free_order, lane_width
 from solver.graph.placements import ReplicaClass, StageZones, fixed_order, replica_classes
 from solver.graph.problem import Intervals
-from solver.heuristics.node_orders import Order, count_orders, node_orders
+from solver.heuristics.balance import Order
+from solver.heuristics.node_orders import count_orders, node_orders
 from solver.search.by_relaxation import ByRelaxation
 
 #: With more distinct node orders than these only the heuristic's are tried: the configuration stays

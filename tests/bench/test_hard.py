@@ -53,7 +53,7 @@ def test_bug_starts_evened_out_work_alone() -> None:
     costs = costs_of("slow_links_96_gpus", 8, 4, 3, 8, 0)
     search = ConfigSearch(costs, PathPool())
     orders = start_orders(costs.config.nodes_used, search.nodes_per_stage)
-    states = [search.starts.start(order, LONGEST_NS) for order in orders]
+    states = [search.start(order, LONGEST_NS) for order in orders]
     best = min((state for state in states if state), key=lambda state: state.step_time_ns)
     assert best.step_time_ns < 1.5e9
     assert search.descend(best, lambda: False).step_time_ns <= 1_360_772_117

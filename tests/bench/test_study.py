@@ -8,7 +8,7 @@ import pytest
 from bench.cases import ConfigStudy, cases
 from bench.study import published
 from formulations.costs.tables import build_tables
-from solver.heuristics.balance import SplitSpace, order_balance
+from solver.heuristics.balance import SplitSpace
 from tests.chain_instances import all_splits
 from tests.seeds import one_each
 from tests.small_instances import random_instance
@@ -21,7 +21,7 @@ def test_cases_agree_with_brute_force(seed: int) -> None:
     for case in cases("tiny", instance, limit_s=60):
         tables = build_tables(instance, case.config)
         config_study = ConfigStudy(tables)
-        stages = order_balance(SplitSpace(tables), case.order, config_study.shares)
+        stages = SplitSpace(tables).balance(case.order, config_study.shares)
         splits = [
             split
             for split in all_splits(tables.num_layers, tables.config.pp)

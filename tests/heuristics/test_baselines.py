@@ -5,16 +5,14 @@ from itertools import pairwise
 
 import pytest
 
-from formulations.costs.placement import Placer
-from formulations.costs.plan_costs import plan_costs, split_costs
+from formulations.costs.plan_costs import plan_costs
 from formulations.costs.tables import CostTables, build_tables
-from formulations.decisions import even_shares
 from formulations.instance import Cluster, Instance, Link, SearchSpace
 from formulations.instance.sizes import TransformerSizes
 from formulations.instance.transformer import build_workload
 from formulations.space import configs
 from solver.heuristics import baselines
-from solver.heuristics.balance import Balance, Split, SplitSpace, order_balance
+from solver.heuristics.balance import Balance, Split, SplitSpace
 from solver.heuristics.baselines import (
     Found,
     equal_chunks_plan,
@@ -96,13 +94,11 @@ def every_minmax_time(instance: Instance) -> list[int]:
     """Step times of the min-max splits of all configurations and orders, none left out."""
     times = []
     for config in configs(instance):
-        tables = build_tables(instance, config)
-        shares = even_shares(tables)
+        space = SplitSpace(build_tables(instance, config))
         for order in node_orders(config.nodes_used, 64):
-            split = minmax_of(order_balance(SplitSpace(tables), order, shares))
+            split = minmax_of(space.balance(order))
             if split:
-                costs = split_costs(tables, Placer(tables).costs(order), split, shares)
-                times.append(step_time_ns(costs))
+                times.append(step_time_ns(space.costs(order, split)))
     return times
 
 
@@ -162,10 +158,8 @@ def balances(seeds: Sequence[int]) -> Iterator[Balance]:
     for seed in seeds:
         instance = random_instance(seed)
         for config in configs(instance):
-            tables = build_tables(instance, config)
-            shares = even_shares(tables)
-            for order in node_orders(config.nodes_used, 6):
-                yield order_balance(SplitSpace(tables), order, shares)
+            space = SplitSpace(build_tables(instance, config))
+            yield from map(space.balance, node_orders(config.nodes_used, 6))
 
 
 def valid(costs: Balance, split: Split) -> bool:
@@ -186,8 +180,7 @@ def test_even_splits_are_the_recorded_ones() -> None:
 
 
 def split_of(tables: CostTables) -> Split | None:
-    order = range(len(tables.config.nodes_used))
-    return minmax_of(order_balance(SplitSpace(tables), order, even_shares(tables)))
+    return minmax_of(SplitSpace(tables).balance(range(len(tables.config.nodes_used))))
 
 
 @pytest.mark.usefixtures("round_times")

@@ -13,6 +13,7 @@ from formulations.costs.stage_costs import least_recomputed, memory_parts
 from formulations.costs.tables import CostTables, build_tables
 from formulations.instance import Link, SearchSpace
 from formulations.instance.search import ScheduleName
+from solver.heuristics.balance import Order
 from solver.heuristics.blocks import (
     BlockCosts,
     BlockSearch,
@@ -25,7 +26,6 @@ from solver.heuristics.blocks import (
     with_blocks,
 )
 from solver.heuristics.config_search import ConfigSearch, State
-from solver.heuristics.node_orders import Order
 from solver.heuristics.trial import PathPool
 from solver.simulate import step_time_ns
 from tests.recorded import as_recorded, summary
@@ -74,14 +74,14 @@ def random_tables(seed: int) -> CostTables:
 
 
 def start(search: ConfigSearch) -> State:
-    state = search.starts.judged(ALIKE, (2,) * 4, (0, 3, 6, 9, 12))
+    state = search.judged(ALIKE, (2,) * 4, (0, 3, 6, 9, 12))
     assert state is not None
     return state
 
 
 def blocks_of(tables: CostTables) -> BlockSearch:
     search = ConfigSearch(tables, PathPool())
-    return BlockSearch(search, BlockCosts(search.starts.space, search.starts.placer), SIZES)
+    return BlockSearch(search, BlockCosts(search.space), SIZES)
 
 
 def walk(blocks: BlockSearch, steps: int, seed: int) -> Iterator[Patterns]:

@@ -5,12 +5,9 @@ from itertools import permutations, product
 import numpy as np
 import pytest
 
-from formulations.costs.placement import Placer
-from formulations.costs.plan_costs import split_costs
 from formulations.costs.tables import build_tables
-from formulations.decisions import even_shares
 from formulations.space import configs
-from solver.heuristics.balance import SplitSpace, order_balance
+from solver.heuristics.balance import SplitSpace
 from solver.heuristics.node_orders import compute_bound_ns, count_orders, node_orders
 from solver.simulate import step_time_ns
 from tests.chain_instances import all_splits
@@ -43,13 +40,10 @@ def test_bounds_of_a_split_stay_below_its_simulated_step_time_and_are_the_record
     for seed, schedule in product(range(0, 12, 2), ("", "zb-h1")):
         instance, sums = random_instance(seed), list[int]()
         for config in configs(instance.but(search={"schedule": (schedule,)} if schedule else {})):
-            tables = build_tables(instance, config)
-            space, placer, shares = SplitSpace(tables), Placer(tables), even_shares(tables)
+            space = SplitSpace(build_tables(instance, config))
             for order in node_orders(config.nodes_used, 6):
-                stages, placement = order_balance(space, order, shares), placer.costs(order)
-                for split in list(all_splits(tables.num_layers, config.pp))[:8]:
-                    costs = split_costs(tables, placement, split, shares)
-                    sums.append(compute_bound_ns(stages, split))
-                    assert sums[-1] <= step_time_ns(costs)
+                for split in list(all_splits(space.tables.num_layers, config.pp))[:8]:
+                    sums.append(compute_bound_ns(space.balance(order), split))
+                    assert sums[-1] <= step_time_ns(space.costs(order, split))
         figures[f"{seed} {schedule}"] = summary(np.array(sums))
     as_recorded("node_orders", figures)

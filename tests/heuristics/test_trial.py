@@ -5,11 +5,9 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from formulations.costs.placement import Placer
-from formulations.costs.plan_costs import split_costs
 from formulations.costs.tables import CostTables
 from formulations.instance.search import ScheduleName
-from solver.heuristics.balance import Balance, SplitSpace, group_of_slot
+from solver.heuristics.balance import SplitSpace
 from solver.heuristics.trial import OrderTrial, PathPool
 from solver.simulate import step_time_ns
 from tests import brute_force
@@ -18,13 +16,10 @@ from tests.seeds import one_each
 
 
 def trials(tables: CostTables) -> Iterator[OrderTrial]:
-    space, placer, config = SplitSpace(tables), Placer(tables), tables.config
-    vectors = list(brute_force.all_shares(tables))
+    space, vectors = SplitSpace(tables), list(brute_force.all_shares(tables))
     for order in brute_force.all_orders(tables):
-        groups = group_of_slot(tables, order).reshape(config.pp, config.dp)
         for shares in vectors[:: -(-len(vectors) // 4)]:
-            stages = np.tile(groups, (config.vpp, 1))
-            yield OrderTrial(Balance(space, stages, shares), placer.costs(order))
+            yield OrderTrial(space, order, shares)
 
 
 @pytest.mark.parametrize("schedule", WITH_NEW)
@@ -40,13 +35,8 @@ def test_judged_times_are_simulated_and_paths_bound_them(
     splits, pool = np.array(list(brute_force.all_splits(tables))), PathPool()
     times = []
     for trial in trials(tables):
-        shares = trial.balance.shares
-        times.append(
-            [
-                step_time_ns(split_costs(tables, trial.placement, tuple(split), shares))
-                for split in splits.tolist()
-            ]
-        )
+        plans = ((trial.order, tuple(split), trial.balance.shares) for split in splits.tolist())
+        times.append([step_time_ns(trial.space.costs(*plan)) for plan in plans])
         judged, paths = trial.judge(splits[::2], paths=True)
         pool.learn(paths)
         assert trial.judge(splits)[0].tolist() == times[-1]
