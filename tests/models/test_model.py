@@ -112,7 +112,8 @@ def test_rows_of_an_alternative_hold_if_it_is_chosen(twin: Twin) -> None:
         part = model.alternative(name)
         literal, time = part.literal("literal"), part.time("time")
         part.some_of(0, [literal])
-        part.at_most(0, least, time, literal)
+        # ``least`` times the literal of the alternative: it stands in the term as well
+        part.at_most(0, weighted([-1, least + 1], [part.chosen or 1, 1]), time, literal)
         times.append(time)
         if name == "c":
             part.some_of(0, (), literal)

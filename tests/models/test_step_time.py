@@ -74,7 +74,8 @@ def test_models_are_the_recorded_ones() -> None:
     """With all decisions free, in every schedule, tied embeddings and zones among them."""
     for schedule in WITH_NEW:
         drawn = {
-            f"{seed} {schedule}": random_tables(seed, seed % 2 > 0, schedule) for seed in range(5)
+            f"{seed} {schedule}": random_tables(seed, seed % 2 > 0, schedule)
+            for seed in (0, 1, 2, 4, 8, 12)
         }
         check_sizes("step_time", drawn, Given(max_step_time_ns=1 << 48))
 

@@ -18,6 +18,7 @@ from formulations.instance.load import parse_instance
 from formulations.instance.targets import Target
 from formulations.plan import Configuration, Degrees
 from formulations.space import PlanSpace, configs
+from formulations.space.configurations import longest_pipeline
 from solver.document import PlanDocument
 from solver.files import sealed
 from solver.result import Status
@@ -29,6 +30,7 @@ from tests.best_plans import check_space, check_verified
 from tests.brute_force import optimum_ns
 from tests.oracles.plan_space import Config, Slot, configurations, covers, stage_configurations
 from tests.random_spaces import perturbed, random_space
+from tests.recorded import as_recorded, digest
 from tests.seeds import few_and_many
 
 TARGETS: tuple[Target, ...] = get_args(Target)
@@ -112,6 +114,18 @@ def test_the_verifier_accepts_what_is_listed(seeds: Sequence[int], target: Targe
             assert accepts(space, config) == (config in inside), (seed, config)
             taken, refused = taken + (config in inside), refused + (config not in inside)
     assert min(taken, refused) > len(seeds)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_plan_spaces_are_the_recorded_ones(target: Target) -> None:
+    """The longest pipeline, how many configurations there are, and which."""
+    figures = dict[str, object]()
+    for seed in range(0, 24, 2):
+        instance = random_space(seed, target)
+        listed = list(configs(instance))
+        words = digest([str(config.model_dump()) for config in listed])
+        figures[f"{target} {seed}"] = [longest_pipeline(instance), len(listed), words]
+    as_recorded("configurations", figures)
 
 
 def in_oracle_words(config: Configuration) -> Config:
