@@ -35,7 +35,9 @@ from solver.uncertainty import covariance, step_estimate
 Figures = dict[str, Any]
 
 #: What was fitted to rows of a source and kind that are marked as fitted.
-FITTED: Mapping[tuple[str, str], str] = {}
+FITTED: Mapping[tuple[str, str], str] = {
+    ("vTrain", "one node"): "A100's measured layers, to half of such rows"
+}
 
 
 def predicted(case: Case) -> Figures:

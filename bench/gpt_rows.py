@@ -1,7 +1,8 @@
 """Rows of GPTs on A100, V100 and T4 as runs: vTrain, Megatron-LM's papers, AMP.
 
-vTrain (Bang et al., MICRO 2024): Megatron-LM on nodes of 8 A100, fp16, 1F1B, full recomputation,
-800 Gb/s per node; vocabulary 50257 (its src/config.py), not padded.
+vTrain (Bang et al., MICRO 2024): Megatron-DeepSpeed on nodes of 8 A100, fp16, 1F1B, 800 Gb/s per
+node; vocabulary 50257 (its src/config.py), not padded. Recomputation is not stated of what was
+measured: none on one node, full on several (docs/measured.md; `bench.layer_cells`).
 Megatron-LM (Narayanan et al., SC 2021, table 1): micro-batch sizes and chunks per stage from its
 examples/sc21/run_table_1.sh, step time from the FLOPs formula in the file; Korthikanti et al.,
 MLSys 2023, table 5: full recomputation, or sequence parallel with selective recomputation.
@@ -75,6 +76,7 @@ def vtrain(row: Row) -> tuple[Case, Run]:
         system="A100-80",
         precision="fp16",
         measured_s=float(row["iteration time (ms)"]) / 1e3,
+        fitted=alone,
         choice=(h, heads, blocks, s, gpus, batch),
     )
     run = Run(
@@ -86,7 +88,7 @@ def vtrain(row: Row) -> tuple[Case, Run]:
         tp=tp,
         pp=pp,
         zero=0,
-        recompute="full",
+        recompute="none" if alone else "full",
     )
     return case, run
 

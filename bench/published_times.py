@@ -121,7 +121,7 @@ class GroupedTime:
 
 @dataclass(frozen=True)
 class StepTime:
-    """One 1F1B step with full recomputation of blocks, split evenly, in closed form.
+    """One 1F1B step, blocks split evenly, in closed form.
 
     T = m max_k t_k + (sum_k t_k - max_k t_k) / v + fill transfers + gradient sync + optimizer,
     v chunks per stage (Narayanan et al. 2021, section 2.2). Left out: the all-reduce of tied
@@ -139,6 +139,7 @@ class StepTime:
     intra_node: Link
     inter_node: Link  #: of one node
     memory_bandwidth_bytes_per_s: float
+    recomputed: bool = True  #: whether blocks repeat their forward pass
 
     def predicted_s(self, passes_s: PassTimes) -> float:
         """Seconds of one optimizer step."""
@@ -155,7 +156,7 @@ class StepTime:
 
         def both_ways_s(layer: Layer) -> float:
             passes = passes_s(layer, self.tp, self.micro_batch)
-            again = 1 if layer.is_block else 0
+            again = layer.is_block and self.recomputed
             reduces = (1 + again) * layer.forward_all_reduces + layer.backward_all_reduces
             compute_s = (1 + again) * passes.forward + passes.backward
             return compute_s + reduces * reduce_s

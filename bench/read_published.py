@@ -56,6 +56,7 @@ def _on_a100(
     published_s: float,
     sizes: tuple[int, int, int, int, int],
     global_batch: int,
+    recomputed: bool = True,
     **degrees: int,
 ) -> Observation:
     """A step in 16 bit on nodes of A100-80."""
@@ -67,6 +68,7 @@ def _on_a100(
         intra_node=gpu.link,
         inter_node=INTER_NODE,
         memory_bandwidth_bytes_per_s=gpu.memory_bandwidth_bytes_per_s,
+        recomputed=recomputed,
         **degrees,
     )
     return Observation(
@@ -139,6 +141,7 @@ def _vtrain(reference: Path, gpus: Gpus, nodes: str) -> Iterator[Observation]:
             pp=row.pp,
             micro_batch=row.b,
             chunks=1,
+            recomputed=nodes == "multi",  # see `bench.gpt_rows`
         )
 
 

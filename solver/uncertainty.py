@@ -19,7 +19,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from formulations.costs.layer_factors import ASSUMED, COMMON, Floats, KernelShape, posterior
+from formulations.costs.layer_factors import (
+    ASSUMED,
+    BLOCKS,
+    Floats,
+    KernelShape,
+    measured_layers,
+    posterior,
+)
+from formulations.costs.layer_factors import ENDS as MEASURED_ENDS
 from formulations.costs.plan_costs import plan_costs, plan_tables
 from formulations.instance import GpuType, Instance
 from formulations.plan import GRADIENTS_SPLIT, Configuration, Plan
@@ -36,7 +44,7 @@ BAR = 1.2816
 
 
 class Term(NamedTuple):
-    """A factor: blocks of a shape, or the kind of other work, of a GPU type."""
+    """A factor: of blocks or ends of a shape on a GPU type, or of a kind of other work."""
 
     kind: str
     gpu: str = ""
@@ -94,10 +102,10 @@ def step_estimate(instance: Instance, plan: Plan) -> StepEstimate:
         whole_ns = work[layers, column].sum()
         blocks = (work[layers, column] * tables.is_block[layers]).sum() / max(1, whole_ns)
         time_ns[Term("blocks", gpu, shape)] += int(length_ns * blocks)
-        time_ns[Term("ends", gpu)] += int(length_ns * (1 - blocks))
+        time_ns[Term("ends", gpu, shape)] += int(length_ns * (1 - blocks))
     shares = {term: ns / step.step_time_ns for term, ns in time_ns.items() if ns}
     if workload.experts:
-        shares[Term("experts")] = sum(share for term, share in shares.items() if term.shape)
+        shares[Term("experts")] = sum(s for term, s in shares.items() if term.kind == "blocks")
     if plan.config.zero >= GRADIENTS_SPLIT:
         shares[Term("sharding")] = 1.0
     return StepEstimate(instance, plan.config, log(step.step_time_ns / 1e9), shares)
@@ -111,19 +119,29 @@ def covariance(estimates: Sequence[StepEstimate]) -> Floats:
     instance = estimates[0].instance
     terms = list(dict.fromkeys(term for estimate in estimates for term in estimate.shares))
     shares = np.array([[each.shares.get(term, 0.0) for term in terms] for each in estimates])
-    deviations = {"ends": ENDS, "traffic": TRAFFIC, "update": UPDATE}
-    deviations |= {"experts": EXPERTS, "sharding": SHARDING}
+    deviations = {"traffic": TRAFFIC, "update": UPDATE, "experts": EXPERTS, "sharding": SHARDING}
     factors: Floats = np.diag([deviations.get(term.kind, 0.0) ** 2 for term in terms])
     types = {group.gpu.name: group.gpu for group in instance.cluster.groups}
-    for name, gpu in types.items():
-        of_type = {i: term.shape for i, term in enumerate(terms) if term.gpu == name and term.shape}
-        if of_type:
-            rows = list(of_type)
-            shapes, common = list(of_type.values()), common_deviation(instance, gpu)
-            factors[np.ix_(rows, rows)] = posterior({}, shapes, common)[1]
+    for kind, name in dict.fromkeys((term.kind, term.gpu) for term in terms if term.shape):
+        rows = [i for i, term in enumerate(terms) if (term.kind, term.gpu) == (kind, name)]
+        shapes = [shape for i in rows if (shape := terms[i].shape)]
+        factors[np.ix_(rows, rows)] = _layer_covariance(instance, types[name], kind, shapes)
     by_itself = CONFIGURATION**2 * np.eye(len(estimates))
     joint: Floats = shares @ factors @ shares.T + by_itself + TOGETHER**2
     return joint
+
+
+def _layer_covariance(
+    instance: Instance, gpu: GpuType, kind: str, shapes: Sequence[KernelShape]
+) -> Floats:
+    """[shape, shape] of log factors of blocks or ends, given what was measured of them."""
+    measured = measured_layers(instance, gpu)
+    if kind == "ends":
+        if measured is None or not measured.ends:
+            return np.full((len(shapes), len(shapes)), ENDS**2)
+        return posterior(measured.ends, shapes, MEASURED_ENDS)[1]
+    spread = BLOCKS._replace(common=common_deviation(instance, gpu))
+    return posterior(measured.blocks if measured else {}, shapes, spread)[1]
 
 
 def common_deviation(instance: Instance, gpu: GpuType) -> float:
@@ -131,4 +149,4 @@ def common_deviation(instance: Instance, gpu: GpuType) -> float:
     if not gpu.has_flash and gpu.compute_capability is not None:
         return BEFORE_AMPERE
     measured = gpu.efficiency_evidence(instance.workload.precision).kind == "measured"
-    return COMMON if measured else ASSUMED
+    return BLOCKS.common if measured else ASSUMED

@@ -3,10 +3,9 @@
 from math import exp, hypot
 from pathlib import Path
 
-import numpy as np
 import pytest
 
-from formulations.costs.layer_factors import CELL, COMMON, OWN, KernelShape, posterior
+from formulations.costs.layer_factors import BLOCKS
 from formulations.costs.plan_costs import plan_costs
 from formulations.instance.load import parse_instance
 from formulations.plan import Degrees
@@ -41,23 +40,11 @@ def _estimate(tp: int, dp: int, pp: int) -> StepEstimate:
     return estimate
 
 
-def test_cells_are_met_and_fade() -> None:
-    """At a cell its factor; far from all of them the curve, with the deviation of any shape."""
-    cells = {1024: {1: {1024: -0.2, 4096: -0.1}}}
-    sizes = ((1024, 1024), (1024, 2048), (10**9, 1))
-    mean, covariance = posterior(cells, [KernelShape(width, 1, n) for width, n in sizes])
-    assert mean == pytest.approx([-0.2, -0.15, 0.0], abs=0.01)
-    deviations = np.sqrt(np.diag(covariance))
-    assert deviations[0] == pytest.approx(CELL, rel=0.1)
-    assert deviations[0] < deviations[1] < deviations[2]
-    assert deviations[2] == pytest.approx(hypot(COMMON, OWN), rel=1e-3)
-
-
 def test_what_two_plans_share_cancels() -> None:
     """The same kernels in another pipeline: nearly what a configuration is off by itself alone."""
     tp1, piped, tp4 = _estimate(1, 8, 1), _estimate(1, 4, 2), _estimate(4, 2, 1)
     assert tp1.deviation > TOGETHER
     assert tp1.deviation_from(tp1) == 0
     assert 2**0.5 * CONFIGURATION < tp1.deviation_from(piped) < 0.05
-    assert tp1.deviation_from(tp4) > 0.8 * OWN
+    assert tp1.deviation_from(tp4) > 0.8 * BLOCKS.own
     assert tp1.deviation_from(tp4) < hypot(tp1.deviation, tp4.deviation)

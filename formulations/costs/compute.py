@@ -20,14 +20,15 @@ an all-gather for each all-reduce, and hides what it gathers again (section 4.2.
 gradients, where a schedule splits them off, take their share of the backward pass's FLOPs (Qi et
 al., ICLR 2024, table 1: as many as the products with weights take forward), of a measured backward
 pass too where the profile has no time of their own. Launches bound small workloads: Cheng et al.
-2024, section 5. How far this is from published times:
+2024, section 5. Layers measured on a GPU type correct these times near their size:
+`formulations.costs.layer_factors`. How far this is from published times:
 tests/bench/test_calibration.py.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import NamedTuple
+from typing import NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,6 +36,7 @@ from numpy.typing import NDArray
 from formulations.costs.collectives import ALL_REDUCE, ring_s
 from formulations.costs.context import context_s
 from formulations.costs.experts import ALL_TO_ALLS, ALONE, Members, all_to_all_s, grouped_s
+from formulations.costs.layer_factors import KernelShape, layer_factor
 from formulations.costs.magnitude import check_step
 from formulations.errors import InstanceError
 from formulations.instance import Instance, Layer, NodeGroup
@@ -155,12 +157,16 @@ class _Slot:
         return core_s / self.passes_s(layer).forward
 
     def compute_s(self, layer: Layer) -> tuple[LayerSeconds, Origin | str]:
-        """As measured, or by the analytic model."""
+        """As measured, or by the analytic model and layers measured near this size."""
         profile, name, tp = self.instance.profile, self.group.gpu.name, self.degrees.tp
         lacks = profile and profile.completed and not profile.samples(layer.kind, name, tp)
         if profile is not None and not lacks:
             return profile.time_s(layer.kind, name, tp, self.sequences)
-        return LayerSeconds(*self.passes_s(layer), None), "analytic"
+        workload = self.instance.workload
+        tokens = self.sequences * workload.sequence_length // self.degrees.cp
+        shape, passes = KernelShape(workload.hidden_size, tp, tokens), self.passes_s(layer)
+        factor, source = layer_factor(self.instance, self.group.gpu, shape, layer.is_block)
+        return LayerSeconds(factor * passes.forward, factor * passes.backward, None), source
 
     def traffic_s(self, layer: Layer, timed: bool) -> tuple[float, float]:
         """What the tensor group, the GPUs of a sequence and those of the experts exchange.
@@ -204,7 +210,7 @@ class _Slot:
         if weight_s is None:
             weight_s = layer.weight_gradient_share * backward_s
         has_traffic = profile is not None and profile.includes_tensor_parallel_traffic
-        traffic = self.traffic_s(layer, timed=has_traffic and origin != "analytic")
+        traffic = self.traffic_s(layer, timed=has_traffic and origin in get_args(Origin))
         forward_s += traffic[0]
         backward_s += traffic[1]
         kernels = layer.kind, self.group.gpu.name, self.degrees.tp, self.sequences

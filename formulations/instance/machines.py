@@ -13,6 +13,7 @@ from formulations.instance.record import (
     FROM_LIST,
     MOST_TEXT,
     Bytes,
+    Count,
     Name,
     NameOr,
     Quantity,
@@ -109,6 +110,31 @@ def _bandwidth_alone(value: object) -> object:
 WrittenLink = Annotated[NameOr[LinkFile], BeforeValidator(_bandwidth_alone)]
 
 
+LEAST_FACTOR, MOST_FACTOR = 0.05, 20.0
+#: What times of layers are multiplied by.
+Factor = Annotated[float, Field(ge=LEAST_FACTOR, le=MOST_FACTOR)]
+#: Width -> tensor-parallel degree -> tokens of a micro-batch -> factor.
+Cells = dict[Count, dict[Count, dict[Count, Factor]]]
+
+
+Attention = Literal["plain_attention", "fused_attention"]
+
+
+class MeasuredLayers(Section):
+    """Measured over modelled times of layers, without traffic; of dense models."""
+
+    source: Text
+    """What was measured, by whom, with which software."""
+    evidence: Text
+    """How much of what, such as 726 steps."""
+    precisions: Annotated[tuple[Precision, ...], FROM_LIST] = Field(min_length=1)
+    """Precisions that they hold in."""
+    blocks: Cells = Field(min_length=1)
+    """Width -> tp -> tokens of a micro-batch -> factor of a block's times."""
+    ends: Cells = Field({})
+    """The same of embedding and head."""
+
+
 class EfficiencyFile(Section):
     """How much of its peak a GPU reaches; see `formulations.costs.compute`."""
 
@@ -137,6 +163,8 @@ class EfficiencyFile(Section):
     """Precisions of the times that they were fitted to."""
     assumed_efficiency: Annotated[tuple[Name, ...], FROM_LIST] = ()
     """Which of them were not fitted all the same, such as launches."""
+    measured_layers: dict[Attention, MeasuredLayers] = Field({})
+    """Layers measured with plain or fused attention: they correct what follows from the figures."""
 
 
 class PeakFile(Section):

@@ -16,6 +16,7 @@ from pydantic import Field, Tag
 
 from formulations.instance.cluster import Cluster
 from formulations.instance.documents import Place
+from formulations.instance.machines import Factor
 from formulations.instance.record import (
     LIST,
     NUMBER,
@@ -237,8 +238,6 @@ def _missing(
     return ((kind, gpu) for kind in kinds for gpu in gpus if not profile.has_time(kind, gpu, tp))
 
 
-LEAST_FACTOR, MOST_FACTOR = 0.05, 20.0
-Factor = Annotated[float, Field(ge=LEAST_FACTOR, le=MOST_FACTOR)]
 MeanError = Annotated[float, Field(ge=0, le=100)]
 Key = TypeVar("Key")
 Entry = TypeVar("Entry")
@@ -261,6 +260,10 @@ class Calibration(Section):
     factors: Table[Name, Table[Name, Table[Count, Table[Count, Factor]]]]
     """Layer kind -> GPU name -> tp -> micro-batch size -> what the layer's times are multiplied by,
     tensor-parallel traffic included. Where there is none: the mean of a kind on a GPU."""
+
+    def names(self, gpu: str) -> bool:
+        """Whether any kind has factors on this GPU type."""
+        return any(gpu in gpus for gpus in self.factors.values())
 
     def factor(self, kind: str, gpu: str, tp: int, micro_batch: int) -> float | None:
         """Of a kind at a kernel shape; else its geometric mean on this GPU type, if it has any."""

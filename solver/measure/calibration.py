@@ -28,7 +28,8 @@ from formulations.costs.plan_costs import plan_costs
 from formulations.costs.tables import build_tables
 from formulations.decisions import Decisions
 from formulations.instance import Instance
-from formulations.instance.profile import LEAST_FACTOR, MOST_FACTOR, Calibration
+from formulations.instance.machines import LEAST_FACTOR, MOST_FACTOR
+from formulations.instance.profile import Calibration
 from formulations.plan import Configuration, Plan
 from solver.heuristics.baselines import equal_blocks
 from solver.simulate import step_time_ns

@@ -16,7 +16,8 @@ from pydantic import Field
 from formulations.errors import InstanceError, all_of
 from formulations.instance import Instance, NodeGroup
 from formulations.instance.documents import Document, Mark, Node, Part, Place, csv_fields, read_text
-from formulations.instance.profile import MOST_FACTOR, PeakMemory
+from formulations.instance.machines import MOST_FACTOR
+from formulations.instance.profile import PeakMemory
 from formulations.instance.record import Batch, Count, Name, Record
 from formulations.instance.search import ScheduleName, ZeroStage
 from formulations.instance.validation import validated

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from formulations.costs.context import context_methods
 from formulations.costs.experts import members_of
+from formulations.costs.layer_factors import REACH, measured_layers
 from formulations.costs.plan_costs import plan_costs
 from formulations.costs.renting import in_whole_steps
 from formulations.instance import Instance
@@ -218,7 +219,8 @@ def calibration_lines(document: PlanDocument) -> Lines:
         return []
     if calibration is None:
         bar = f"{100 * step_estimate(document.instance, plan_of(document)).bar:.2g} %"
-        return [("error", f"80 % of such steps lie within {bar}; none measured on these nodes")]
+        evidence = _near_evidence(document.instance, config)
+        return [("error", f"80 % of such steps lie within {bar}{evidence}")]
     error, where = calibration.expected_error, []
     for group, used, degrees in zip(
         document.instance.cluster.groups, config.nodes_used, config.degrees, strict=True
@@ -234,6 +236,23 @@ def calibration_lines(document: PlanDocument) -> Lines:
         ("corrected", f"layer times by {calibration.source}"),
         ("error", f"expected {expected}{why}"),
     ]
+
+
+def _near_evidence(instance: Instance, config: Configuration) -> str:
+    """By GPU type of a plan, how much was measured of layers like its own."""
+    lacking, texts = list[str](), list[str]()
+    groups = zip(instance.cluster.groups, config.nodes_used, strict=True)
+    for gpu in {group.gpu.name: group.gpu for group, used in groups if used}.values():
+        measured = measured_layers(instance, gpu)
+        if measured is None:
+            lacking.append(gpu.name)
+        else:
+            near = f"within {REACH:g}x of this width"
+            texts.append(f"{measured.evidence} of {gpu.name} {near}")
+    if not texts:
+        return "; none measured on these nodes"
+    none = [f"none of {', '.join(lacking)}"] if lacking else []
+    return ": " + "; ".join([*texts, *none])
 
 
 # Terms of renting

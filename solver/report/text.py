@@ -75,6 +75,8 @@ _SOURCES = {
     "interpolated": "interpolated between measurements",
     "scaled": "scaled beyond the measured micro-batch sizes",
     "analytic": "analytic model",
+    "measured_layers": "analytic model, as layers of this size measured on this GPU type",
+    "near_measured_layers": "analytic model, interpolated from layers measured on this GPU type",
     "corrected": "corrected by measured steps",
 }
 

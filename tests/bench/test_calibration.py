@@ -3,8 +3,8 @@
 Bounds are what `python -m bench.calibrate` printed when the figures were fitted, times 1.2 or so:
 they say how good the model is, and fail when a change makes it worse. Rows marked held out decide
 no figure; the form of the model was chosen with them in view. Likely causes of large errors:
-- A100-80, vTrain, one node: small models, bound by launches, which took 64 us there, and 82 and
-  117 us on FASOP's hosts, whose layer times decide the figure. Launch overhead is the host's.
+- A100-80, vTrain, one node: small models, bound by launches, which took 76 to 118 us there, and 82
+  and 117 us on FASOP's hosts, whose layer times decide the figure. Launch overhead is the host's.
 - B200: short products are up to a third faster than long ones, which heat the chip; half of the
   configurations are shorter than those of large models.
 - Heads of Sailor: its loss runs in the forward pass with many passes over fp32 logits, and its
