@@ -11,8 +11,8 @@ import pytest
 from formulations.costs.plan_costs import plan_costs, plan_memory
 from tests.oracles.cases import cases
 from tests.oracles.costs import counted
-from tests.oracles.memory import Memory
-from tests.oracles.places import Places
+from tests.oracles.stages import Memory
+from tests.oracles.traffic import Places
 
 
 def check_costs(seed: int) -> None:
