@@ -10,7 +10,7 @@ from solver.bounds import lanes
 from solver.bounds.lanes import Counts, Lane, LanePlaces, dealt, lane_places, needed, together
 from solver.graph.placements import StageZones
 from solver.graph.problem import Array, Intervals
-from tests.graph.drawn import figures, tables, uneven_tables
+from tests.graph.drawn import drawn_tables, figures, uneven_tables
 from tests.recorded import as_recorded, digest, summary
 
 SHARES: dict[Counts, int] = {(0, 3): 2, (1, 2): 5, (2, 1): 6, (3, 0): 7}
@@ -51,7 +51,7 @@ def test_lanes_are_the_recorded_ones(monkeypatch: pytest.MonkeyPatch, edges: int
     monkeypatch.setattr(lanes, "MOST_EDGES", edges)
     made: dict[str, object] = {}
     uneven = {f"uneven {n} {one}": uneven_tables(n, one > 0) for n in range(10) for one in (0, 1)}
-    for name, costs in (tables() | uneven).items():
+    for name, costs in (drawn_tables() | uneven).items():
         if costs.config.vpp > 1:
             continue
         intervals, placer, cutoff = Intervals(costs), Placer(costs), costs.longest_ns // 2

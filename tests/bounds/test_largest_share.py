@@ -12,7 +12,7 @@ from solver.bounds.largest_share import config_bound_ns, most_shares
 from solver.graph.edges import build_layers
 from solver.graph.problem import Intervals
 from solver.search.enumeration import after
-from tests.graph.drawn import NO_CUTOFF, best_ns, problems, tables, uneven_tables
+from tests.graph.drawn import NO_CUTOFF, best_ns, drawn_tables, problems, uneven_tables
 from tests.random_configs import WITH_NEW, random_optimum_ns, random_tables
 from tests.recorded import as_recorded, digest, summary
 from tests.seeds import few_and_many
@@ -46,7 +46,7 @@ def test_bounds_are_the_recorded_ones(monkeypatch: pytest.MonkeyPatch) -> None:
     uneven = {
         f"uneven {seed} {one}": uneven_tables(seed, one > 0) for seed in range(4) for one in (0, 1)
     }
-    for name, costs in (tables() | uneven).items():
+    for name, costs in (drawn_tables() | uneven).items():
         intervals, stop = Intervals(costs), after(5, lambda: False)
         bounds = [config_bound_ns(intervals, ns) for ns in (NO_CUTOFF, costs.least_work_ns)]
         figures[name] = [*bounds, config_bound_ns(intervals, costs.longest_ns, stop)]
@@ -64,5 +64,5 @@ def test_bounds_are_the_recorded_ones(monkeypatch: pytest.MonkeyPatch) -> None:
                 most = alone and largest_share.largest_share(alone, room, 50, cutoff)
                 figures[f"{name} {cutoff}"] = [most, digest(summary(shares))]
     monkeypatch.setattr(largest_share, "order_graph", lambda *_: None)
-    assert config_bound_ns(Intervals(tables()["even 5"]), NO_CUTOFF) == 0
+    assert config_bound_ns(Intervals(drawn_tables()["even 5"]), NO_CUTOFF) == 0
     as_recorded("largest_share", figures)

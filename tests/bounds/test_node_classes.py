@@ -19,7 +19,7 @@ from solver.bounds.node_classes import (
 from solver.graph.problem import Intervals
 from tests.chain_instances import FAST, SLOW, chain_instance
 from tests.equal_nodes import OUTSIDE
-from tests.graph.drawn import figures, tables
+from tests.graph.drawn import drawn_tables, figures
 from tests.recorded import as_recorded, digest, summary
 from tests.seeds import one_each
 from tests.small_instances import plain_config
@@ -50,7 +50,7 @@ def test_bug_least_costs_were_those_near_both_ends() -> None:
 def test_graphs_are_the_recorded_ones() -> None:
     """A class a group, and all groups as one; stages that take as much of two resources as is."""
     made: dict[str, object] = {}
-    for name, costs in tables().items():
+    for name, costs in drawn_tables().items():
         intervals, placer, config = Intervals(costs), Placer(costs), costs.config
         if config.vpp > 1:
             continue

@@ -10,7 +10,7 @@ from solver.bounds.surrogate_replica import Relaxation, SurrogateReplica, order_
 from solver.enumeration.engine import solve_split
 from solver.graph.problem import Intervals
 from tests import brute_force
-from tests.graph.drawn import best_ns, even_tables, figures, problems, tables
+from tests.graph.drawn import best_ns, drawn_tables, even_tables, figures, problems
 from tests.random_configs import crowded_instance
 from tests.recorded import as_recorded, digest, summary
 from tests.seeds import one_each
@@ -53,7 +53,7 @@ def test_bug_an_order_takes_no_nodes_that_later_stages_want() -> None:
 def test_relaxations_are_the_recorded_ones() -> None:
     """Below cutoffs near the optimum; weights in few units where graphs have to be small."""
     made: dict[str, object] = {}
-    for name, costs in tables().items():
+    for name, costs in drawn_tables().items():
         config, all_orders = costs.config, f"{name} all orders"
         if all_orders not in problems() or config.pp == 1 or costs.num_micro_batches % config.dp:
             continue

@@ -12,7 +12,7 @@ from solver.enumeration.engine import ConfigAnswer, Stop
 from solver.graph import devices
 from solver.graph.problem import Intervals
 from solver.search.enumeration import after, enumerate_config
-from tests.graph.drawn import NO_CUTOFF, Questions, staged_tables, tables
+from tests.graph.drawn import NO_CUTOFF, Questions, drawn_tables, staged_tables
 from tests.random_configs import random_optimum_ns, random_tables
 from tests.recorded import as_recorded, digest
 from tests.seeds import few_and_many
@@ -54,7 +54,7 @@ def test_work_is_the_recorded_one(monkeypatch: pytest.MonkeyPatch) -> None:
     figures: dict[str, object] = {}
     monkeypatch.setattr(by_device, "FEW", 4)
     monkeypatch.setattr(by_device, "FIRST_HALVES", 4)
-    for name, costs in (tables() | staged_tables()).items():
+    for name, costs in (drawn_tables() | staged_tables()).items():
         if costs.config.vpp == 1 and costs.by_place is None:
             continue
         asked, told, intervals = Questions(), list[object](), Intervals(costs)

@@ -50,7 +50,7 @@ def even_tables(seed: int, schedule: ScheduleName | None = None) -> CostTables |
 
 
 @cache
-def tables() -> dict[str, CostTables]:
+def drawn_tables() -> dict[str, CostTables]:
     """Of every schedule, in zones, over extreme links, short of memory, with unlike degrees."""
     drawn: dict[str, CostTables | None] = {
         f"{schedule or 'plain'}{' zones' * zones} {seed}": random_tables(seed, zones, schedule)
@@ -120,7 +120,7 @@ def problems() -> dict[str, SplitProblem]:
     made = {f"chain {seed}": random_chain(seed) for seed in range(12)}
     made |= {f"long {seed}": long_chain(seed) for seed in range(3)}
     made |= {f"filling {seed}": few_micro_batches(seed) for seed in range(4)}
-    for name, costs in tables().items():
+    for name, costs in drawn_tables().items():
         intervals, placer, config = Intervals(costs), Placer(costs), costs.config
         share = -(-costs.num_micro_batches // config.dp)
         free = order_graph(intervals, placer, share, costs.instance.cluster.has_zones)

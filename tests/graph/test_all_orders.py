@@ -9,7 +9,7 @@ from solver.graph import all_orders
 from solver.graph.all_orders import free_order, lane_width, order_graph
 from solver.graph.problem import Intervals
 from tests import brute_force
-from tests.graph.drawn import NO_CUTOFF, even_tables, figures, tables
+from tests.graph.drawn import NO_CUTOFF, drawn_tables, even_tables, figures
 from tests.recorded import as_recorded
 from tests.seeds import one_each
 
@@ -31,7 +31,7 @@ def test_all_orders_at_once_equal_brute_force(seed: int, schedule: ScheduleName 
 def test_problems_are_the_recorded_ones(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of replicas in lanes; with stages that may span zones, and with such that may not."""
     made: dict[str, object] = {}
-    for name, costs in tables().items():
+    for name, costs in drawn_tables().items():
         intervals, placer = Intervals(costs), Placer(costs)
         graphs = [order_graph(intervals, placer, 3, split) for split in (False, True)]
         arcs = [graph and sum(len(stage.source) for stage in graph.stages) for graph in graphs]
@@ -41,5 +41,5 @@ def test_problems_are_the_recorded_ones(monkeypatch: pytest.MonkeyPatch) -> None
         made[name] = [lane_width(costs), arcs, orders, shares, [g and figures(g) for g in graphs]]
     as_recorded("all_orders", made)
     monkeypatch.setattr(all_orders, "ARC_LIMIT", 1)
-    costs = tables()["even 5"]
+    costs = drawn_tables()["even 5"]
     assert order_graph(Intervals(costs), Placer(costs), 4) is None

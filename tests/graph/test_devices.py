@@ -11,7 +11,7 @@ from solver.graph.cuts import family_cuts
 from solver.graph.devices import DeviceGraph
 from solver.graph.problem import Intervals
 from tests import brute_force
-from tests.graph.drawn import NO_CUTOFF, tables
+from tests.graph.drawn import NO_CUTOFF, drawn_tables
 from tests.random_configs import random_optimum_ns, random_tables
 from tests.recorded import as_recorded, digest, summary
 from tests.seeds import few_and_many
@@ -50,7 +50,7 @@ def test_the_graph_holds_every_plan(seeds: Sequence[int], zones: bool) -> None:
 def test_graphs_are_the_recorded_ones(monkeypatch: pytest.MonkeyPatch) -> None:
     """Edges and plans, of all and of what paths leave; too many edges are no graph."""
     figures: dict[str, object] = {}
-    for name, costs in tables().items():
+    for name, costs in drawn_tables().items():
         intervals, share = Intervals(costs), costs.num_micro_batches // costs.config.dp
         problem = order_graph(intervals, Placer(costs), share)
         if costs.config.vpp == 1 or problem is None or not problem.stages:

@@ -12,7 +12,7 @@ from solver.graph.problem import Intervals
 from solver.heuristics.time_tables import TimeTables
 from solver.search.enumeration import enumerate_config
 from tests import brute_force
-from tests.graph.drawn import NO_CUTOFF, figures, tables
+from tests.graph.drawn import NO_CUTOFF, drawn_tables, figures
 from tests.random_configs import extreme_optimum_ns, extreme_tables, wide_zones
 from tests.recorded import as_recorded, digest, summary
 from tests.seeds import few_and_many
@@ -57,7 +57,7 @@ def test_problems_are_the_recorded_ones() -> None:
     """Of single orders, with a replica of each class; zones; columns of two groups together."""
     made: dict[str, object] = {}
     wide = {f"wide {seed}": wide_zones(seed) for seed in range(6)}
-    for name, costs in (tables() | wide).items():
+    for name, costs in (drawn_tables() | wide).items():
         intervals, placer, config = Intervals(costs), Placer(costs), costs.config
         zones, orders = StageZones(placer), []
         for order in brute_force.all_orders(costs)[:4]:

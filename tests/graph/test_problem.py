@@ -7,7 +7,7 @@ from formulations.costs.placement import Placer
 from solver.graph.placements import fixed_order, replica_classes
 from solver.graph.problem import Intervals, by_message, distinct, distinct_rows, runs, walk
 from tests import brute_force
-from tests.graph.drawn import problems, tables
+from tests.graph.drawn import drawn_tables, problems
 from tests.recorded import as_recorded, digest, summary
 
 
@@ -43,7 +43,7 @@ def test_problems_are_the_recorded_ones() -> None:
 def test_room_is_the_recorded_one() -> None:
     """Of stages and messages; of devices with several chunks, and what these recompute."""
     figures: dict[str, object] = {}
-    for name, costs in tables().items():
+    for name, costs in drawn_tables().items():
         intervals, config = Intervals(costs), costs.config
         pairs = [(j, k) for j in range(len(config.nodes_used)) for k in range(config.pp)]
         fits = [int(intervals.fits(j, k, m).sum()) for j, k in pairs for m in (1, 3)]

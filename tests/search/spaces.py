@@ -1,16 +1,23 @@
 """Tiny instances by what their plan spaces hold: the cases of all tests of whole searches."""
 
+from collections import Counter
 from collections.abc import Callable
+from functools import cache
 from itertools import product
 from typing import Any
 
 import pytest
 
 from formulations.instance import Instance
+from solver.options import SolveOptions
+from solver.result import Termination
+from solver.search.plan_search import PlanSearch
 from tests.cramped import one_degree
 from tests.expert_instances import expert_instance
 from tests.random_configs import scheduled, slower, zoned
+from tests.recorded import as_recorded, digest
 from tests.small_instances import random_instance
+from tests.stage_degrees import stage_instance
 from tests.unlike_degrees import unlike_instance
 from tests.widened import widened
 
@@ -75,3 +82,51 @@ def cases(every: int = 22) -> list[Any]:
         pytest.param(name, seed, marks=[pytest.mark.slow] * (seed % every > 0), id=f"{name} {seed}")
         for name, seed in product(SPACES, range(44))
     ]
+
+
+def rented(seed: int, prices: tuple[float, ...], longest_s: float | None = None) -> Instance:
+    """A random instance that minimises money, its groups at these prices; two stages at most."""
+    instance = random_instance(seed)
+    pairs = zip(instance.cluster.groups, prices, strict=False)
+    groups = tuple(group.but(price_usd_per_hour=price) for group, price in pairs)
+    return instance.but(
+        cluster={"groups": groups},
+        objective={"minimize": "cost_per_step"},
+        search={"pipeline_parallel": (1, 2)},
+        limits={"max_step_time_s": longest_s},
+    )
+
+
+@cache
+def searches() -> dict[str, list[object]]:
+    """Of whole searches, to gaps and within limits, what they say and how much work they were."""
+    asked = {f"{name} {seed}": make(seed) for name, make in SPACES.items() for seed in (1, 2)}
+    asked |= {f"stages {seed}": stage_instance(seed) for seed in (0, 2)}
+    asked |= {f"rented {seed}": rented(seed, (1.0, 0.3), 0.2 * (seed % 3)) for seed in range(3, 7)}
+    told = dict[str, list[object]]()
+    for n, (name, instance) in enumerate(asked.items()):
+        search = PlanSearch(instance, SolveOptions(gap=0.05 * (n % 3 == 2), seed=n))
+        first = search.standing()
+        search.first_plans(search.space)
+        early = search.incumbents.best, search.incumbents.asked
+        search.run(efforts=(10,))
+        middle = search.standing()
+        search.close()
+        result = search.result(Termination.TIME_LIMIT)
+        ways = Counter((record.reason, record.proof) for record in result.log.configs)
+        plans = [moment.step_time_s for moment in result.log.history if moment.step_time_s]
+        bounds = [[standing.bound, len(standing.open)] for standing in (first, middle)]
+        proved = sorted((str(r.bound_ns), r.reason) for r in result.log.configs)
+        outcome = result.status, result.termination, result.objective, result.bound
+        work = search.incumbents.asked, early, plans, bounds
+        told[name] = [*outcome, sorted(ways.items()), *work, digest([proved, result.plan])]
+    return told
+
+
+def recorded_searches() -> Callable[[], None]:
+    """A test that all searches say what is recorded, with as much work."""
+
+    def test() -> None:
+        as_recorded("searches", searches())
+
+    return test

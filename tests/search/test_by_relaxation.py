@@ -8,28 +8,49 @@ from formulations.costs.placement import Placer
 from formulations.costs.plan_costs import plan_costs
 from solver.graph.problem import Intervals
 from solver.search.by_relaxation import ByRelaxation
+from solver.search.enumeration import after
 from solver.simulate import step_time_ns
 from tests import brute_force
+from tests.graph.drawn import Questions, best_ns, drawn_tables, problems
 from tests.random_configs import random_tables
+from tests.recorded import as_recorded, digest
 from tests.seeds import few_and_many
 
 
 @pytest.mark.parametrize("seeds", few_and_many(range(120), 6))
 def test_bounds_and_plans_enclose_the_optimum(seeds: Sequence[int]) -> None:
     for seed in seeds:
-        tables = random_tables(seed)
-        share, over = divmod(tables.num_micro_batches, dp := tables.config.dp)
-        best = brute_force.optimum_ns(tables, shares=[(share,) * dp])
-        if best is None or over or tables.config.pp == 1:
+        costs = random_tables(seed)
+        share, over = divmod(costs.num_micro_batches, dp := costs.config.dp)
+        best = brute_force.optimum_ns(costs, shares=[(share,) * dp])
+        if best is None or over or costs.config.pp == 1:
             continue
         for cutoff in (2 * best, best + 1, best):
-            search = ByRelaxation(Intervals(tables), Placer(tables), 0.0, lambda: False, cutoff)
+            search = ByRelaxation(Intervals(costs), Placer(costs), 0.0, lambda: False, cutoff)
             complete = search.run()
             assert search.bound_ns <= best
             assert search.best >= best or search.plan is None
             if search.plan is not None:
-                assert step_time_ns(plan_costs(tables.instance, search.plan)) == search.best
+                assert step_time_ns(plan_costs(costs.instance, search.plan)) == search.best
             if complete:
                 assert search.bound_ns >= search.best or search.bound_ns >= cutoff
             if cutoff == best:
                 assert search.plan is None
+
+
+def test_work_is_the_recorded_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Questions until it ends, bounds and plans; also stopped early, up to a gap."""
+    monkeypatch.setattr("solver.search.by_relaxation.MOVES_PER_STOP", 5)
+    figures: dict[str, object] = {}
+    for name, costs in list(drawn_tables().items())[::2]:
+        dp, all_orders = costs.config.dp, f"{name} all orders"
+        if all_orders not in problems() or costs.config.pp == 1 or costs.num_micro_batches % dp:
+            continue
+        if (best := best_ns(all_orders)) is None:
+            continue
+        asked, told = Questions(), list[object]()
+        for stop, gap, cutoff in ((asked, 0.02, 2 * best), (after(9, asked), 0.0, best + 9)):
+            search = ByRelaxation(Intervals(costs), Placer(costs), gap, stop, cutoff)
+            told.append([search.run(), search.best, search.bound_ns, digest(search.plan)])
+        figures[name] = [asked.number, *told]
+    as_recorded("by_relaxation", figures)

@@ -10,14 +10,12 @@ import pytest
 
 from formulations.costs.tables import CostTables, build_tables
 from formulations.instance.search import ScheduleName
-from formulations.models.cpsat import CpSat
-from formulations.models.milp import Milp
-from formulations.models.model import weighted
+from formulations.plan import Configuration
 from solver.backends.outcome import Outcome
 from solver.options import SolveOptions
 from solver.result import Status, Termination
-from solver.search.critical_path import Family, ModelEngine, broken_rule, model_engine
-from solver.search.paths import CutPool
+from solver.search.critical_path import CutLoop, Family, ModelEngine, broken_rule, model_engine
+from solver.search.paths import CutPool, OpenConfig
 from tests import brute_force
 from tests.brute_force import all_decisions
 from tests.loop_checks import (
@@ -31,28 +29,12 @@ from tests.loop_checks import (
     solve_config,
 )
 from tests.random_configs import WITH_NEW, crowded_instance, random_config, random_tables, slower
+from tests.recorded import as_recorded
 from tests.seeds import few_and_many
 from tests.small_instances import random_instance
 
 CPSAT, MILP = model_engine("cpsat"), model_engine("milp")
 both = pytest.mark.parametrize("family", ["cpsat", "milp"])
-
-
-@pytest.mark.parametrize(
-    ("family", "model", "whole"), [("cpsat", CpSat, True), ("milp", Milp, False)]
-)
-def test_each_family_runs_its_own_models(family: Family, model: type, whole: bool) -> None:
-    """The least 3 a + 5 b with a or b, and not a alone, is 5."""
-    engine = model_engine(family)
-    assert engine.counts_whole is whole
-    built = engine.model()
-    assert isinstance(built, model)
-    a, b, time = built.literal("a"), built.literal("b"), built.time("time", 100)
-    built.some_of(1, [a, b])
-    built.at_most(2, a, b)
-    built.at_most(3, weighted([3, 5], [a, b]), time)
-    built.minimize(time)
-    assert engine.run(built.native, SolveOptions()).objective == 5
 
 
 # Optima
@@ -135,6 +117,35 @@ def test_incumbents_are_proved_or_improved(seeds: Sequence[int]) -> None:
         if judge(tables, made) is not None:
             outcome = solve_config(tables, CPSAT, incumbent=made.plan(tables))
             assert (outcome.status, outcome.step_time_ns) == ("optimal", best)
+
+
+@both
+def test_loops_over_several_configs_are_the_recorded_ones(
+    family: Family, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They enter the model one by one, cheaper ones first; what is proved of each in the end."""
+    monkeypatch.setattr("solver.search.critical_path.FIRST_SHAPES", 1)
+    figures: dict[str, object] = {}
+    for seed in (0, 8, 16, 24):
+        tables = [tables for tables, _ in feasible(range(seed, seed + 5))]
+        configs = [OpenConfig(costs, 1.0 + n, 1000 * n) for n, costs in enumerate(tables)]
+
+        def beyond(config: Configuration, best: float | None) -> int:
+            prices = [each.price for each in configs if each.tables.plan_config == config]  # noqa: B023
+            return 1 << 56 if best is None else int(best / min(prices))
+
+        loop = CutLoop(model_engine(family), configs, beyond)
+        entered = [len(loop.model.held) for _ in loop.run(SolveOptions(), lambda: False)]
+        index = None if loop.found is None else loop.found.index
+        bounds = [loop.is_open(n) for n in range(len(configs))]
+        figures[f"{seed} {family}"] = [
+            index,
+            loop.best,
+            bounds,
+            loop.trouble,
+            max(entered, default=0),
+        ]
+    as_recorded("critical_path", figures)
 
 
 # Steps beyond the safe range of floats

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -16,13 +15,11 @@ from solver.result import Status, Termination
 from solver.search import plan_search
 from solver.search.driver import solve
 from tests.best_plans import check_space, check_verified, least_objective
-from tests.expert_instances import expert_instance
-from tests.search.spaces import SPACES, cases, cramped_chunks, in_zones
+from tests.search.spaces import SPACES, cases, in_zones
 from tests.seeds import one_each
 from tests.small_instances import random_instance
-from tests.stage_degrees import meshed_instance, stage_instance
+from tests.stage_degrees import stage_instance
 from tests.unlike_degrees import unlike_instance
-from tests.widened import widened
 
 ROOT = Path(__file__).resolve().parents[2]
 SMALL = load_instance(ROOT / "instances" / "hetero_small.yaml")
@@ -41,37 +38,6 @@ def test_search_equals_brute_force_and_is_verified(name: str, seed: int) -> None
     assert result.gap in (0.0, None)
     check_space(instance)
     check_verified(result)
-
-
-#: Instances by seed, and fields of `search`, each with more choice than the one before; None: all.
-WIDER: dict[str, tuple[Make, list[dict[str, Any]]]] = {
-    "split sequences": (
-        widened,
-        [{"sequence_parallel": split, "scatter_gather": False} for split in (False, True)],
-    ),
-    "experts": (
-        expert_instance,
-        [
-            {"expert_parallel": (1,), "expert_tensor_parallel": ("tp",), "context_parallel": (1,)},
-            {"expert_tensor_parallel": ("tp",), "context_parallel": (1,)},
-            {"context_parallel": (1,)},
-            {},
-        ],
-    ),
-    "ways of chunks": (cramped_chunks, [{"recompute_per": "plan"}, {}]),
-    "degrees of groups": (unlike_instance, [{"degrees": "uniform"}, {}]),
-    "degrees of stages": (stage_instance, [{"degrees": "uniform"}, {"degrees": "per_group"}, {}]),
-    "FlagScale": (meshed_instance, [{"degrees": "per_group"}, {}, {"target": "any"}]),
-}
-
-
-@pytest.mark.parametrize("seed", one_each(range(24), 24))
-@pytest.mark.parametrize("name", WIDER)
-def test_a_wider_space_is_never_slower(name: str, seed: int) -> None:
-    make, changes = WIDER[name]
-    found = [solve(make(seed).but(search=change)).objective for change in changes]
-    objectives = [float("inf") if objective is None else objective for objective in found]
-    assert objectives == sorted(objectives, reverse=True)
 
 
 @pytest.mark.parametrize("seed", one_each(range(24), 12))

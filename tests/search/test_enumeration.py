@@ -21,29 +21,30 @@ from solver.enumeration.engine import ConfigAnswer
 from solver.export import flagscale
 from solver.export.job import Job
 from solver.export.registry import EXPORTERS
-from solver.graph.placements import ReplicaClass
 from solver.graph.problem import Intervals
 from solver.heuristics.time_tables import TimeTables
 from solver.options import SolveOptions
 from solver.plan_figures import build_document
+from solver.search import enumeration as module
 from solver.search.critical_path import Family, model_engine
 from solver.search.driver import solve
-from solver.search.enumeration import enumerate_config, lacks_memory, least_vectors, shares
+from solver.search.enumeration import after, enumerate_config, lacks_memory
 from solver.simulate import step_time_ns
 from solver.verify import verify_document
 from solver.verify.bounds import Clock, Prover
 from solver.verify.stage_degrees import StageWork, exhaust_stages
 from tests import brute_force
 from tests.best_plans import check_claims
+from tests.graph.drawn import NO_CUTOFF, Questions, drawn_tables, uneven_tables
 from tests.hand_made import document_of, result_of
 from tests.loop_checks import judge, solve_config
 from tests.random_configs import WITH_NEW, random_optimum_ns, random_tables, scheduled
+from tests.recorded import as_recorded, digest
 from tests.seeds import few_and_many
 from tests.small_instances import plain_config, random_instance
 from tests.stage_degrees import Bench, meshed_instance, stage_instance
 from tests.unlike_degrees import meshed_groups, unlike_configs, unlike_instance, unlike_tables
 
-NO_CUTOFF = 1 << 56
 EXACT = SolveOptions(gap=0.0)
 
 
@@ -96,19 +97,22 @@ def test_bug_plans_were_lost_or_did_not_fit() -> None:
     assert solve(scheduled(random_instance(21), "interleaved", 21)).plan is None
 
 
-# Shares of micro-batches, and efforts
-
-
-def test_the_surplus_is_taken_off_again() -> None:
-    """Two replicas of four and one of two make ten; eight are run: (3, 3, 2).
-
-    Of two classes that may have 5 and 9, ten are just covered by 1 + 1 + 8, 2 + 2 + 6, ..
-    """
-    vectors = sorted(least_vectors((2, 1), (5, 9), 10))
-    assert vectors == [[1, 8], [2, 6], [3, 4], [4, 2], [5, 1]]
-    classes = [ReplicaClass((0, 2), (0,), ()), ReplicaClass((1,), (1,), ())]
-    assert shares(classes, (4, 2), 10) == (4, 2, 4)
-    assert shares(classes, (4, 2), 8) == (3, 2, 3)
+def test_work_is_the_recorded_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Questions, plans and bounds; with relaxations, too many orders, and effort for one by one."""
+    figures: dict[str, object] = {}
+    uneven = {f"uneven {seed}": uneven_tables(seed, seed % 2 > 0) for seed in range(6)}
+    for n, (name, costs) in enumerate((drawn_tables() | uneven).items()):
+        asked, told, intervals = Questions(), list[object](), Intervals(costs)
+        for few, most, gap in ((100, 20_000, 0.0), (0, 20_000, 0.02), (0, 1, 0.7))[: 1 + n % 3]:
+            monkeypatch.setattr(module, "FEW_ORDERS", few)
+            monkeypatch.setattr(module, "ORDER_LIMIT", most)
+            monkeypatch.setattr(module, "FIRST_EFFORT", 2)
+            for stop in (asked, after(4, asked)):
+                reply = enumerate_config(intervals, NO_CUTOFF, gap, stop)
+                figure = reply.step_time_ns, reply.bound_ns, reply.complete, digest(reply.plan)
+                told.append(figure)
+        figures[name] = [lacks_memory(intervals), asked.number, *told]
+    as_recorded("enumeration", figures)
 
 
 # Node groups with degrees of their own

@@ -11,21 +11,11 @@ from solver.search.driver import solve
 from solver.search.enumeration import enumerate_config
 from solver.search.fathoming import Closer, Cutoffs, Task
 from tests.best_plans import check_verified, optima_ns
+from tests.search.spaces import recorded_searches, rented
 from tests.seeds import one_each
 from tests.small_instances import random_instance
 
-
-def rented(seed: int, prices: tuple[float, ...], longest_s: float | None = None) -> Instance:
-    """A random instance that minimises money, its groups at these prices; two stages at most."""
-    instance = random_instance(seed)
-    pairs = zip(instance.cluster.groups, prices, strict=False)
-    groups = tuple(group.but(price_usd_per_hour=price) for group, price in pairs)
-    return instance.but(
-        cluster={"groups": groups},
-        objective={"minimize": "cost_per_step"},
-        search={"pipeline_parallel": (1, 2)},
-        limits={"max_step_time_s": longest_s},
-    )
+test_searches_are_the_recorded_ones = recorded_searches()
 
 
 @pytest.mark.parametrize("prices", [(1.0, 1.0), (12.29, 98.32)])

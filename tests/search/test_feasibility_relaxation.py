@@ -20,8 +20,10 @@ from solver.search.feasibility_relaxation import (
 )
 from tests.brute_force import optimum_ns
 from tests.certified_cases import instance
+from tests.recorded import as_recorded
 from tests.seeds import one_each
 from tests.small_instances import random_instance
+from tests.widened import widened
 
 
 def has_plan(one: Instance) -> bool:
@@ -80,13 +82,25 @@ def test_smallest_limit_is_named(limit: str, text: str) -> None:
     assert solve(idle.but(limits={limit: value * (1 - 1e-9)})).plan is None
 
 
-def test_two_limits_that_fail_together_are_both_named() -> None:
-    """Where raising one of them is not enough, the text gives what each end would need."""
-    limits = {"max_step_time_s": 1e-6, "max_cost_usd_per_step": 1e-9}
-    remedy = explain(instance().but(limits=limits)).remedy
-    best_ns = solve(instance()).step_time_ns or 0
-    assert amount(remedy, "both limits: the fastest plan takes {} s") == best_ns / 1e9
-    assert amount(remedy, "the cheapest costs {} USD per step") > 1e-9
+def test_reasons_and_remedies_are_the_recorded_ones() -> None:
+    """Of too little memory, limits one by one and together, and lists without what is needed."""
+    both = {"max_step_time_s": 1e-6, "max_cost_usd_per_step": 1e-9}
+    changes: dict[str, dict[str, dict[str, object]]] = {
+        "both limits": {"limits": dict(both)},
+        "step": {"limits": {"max_step_time_s": 1e-6}},
+        "degrees": {"search": {"tensor_parallel": (2,)}, "workload": {"kv_heads": 3}},
+        "lists": {"search": {"pipeline_parallel": (7,), "zero": (0,), "recompute": ("none",)}},
+        "price": {"limits": {"max_price_usd_per_hour": 0.5}},
+    }
+    figures: dict[str, object] = {}
+    for seed in range(5):
+        made = {name: random_instance(seed).but(**fields) for name, fields in changes.items()}
+        made["memory"] = with_memory(widened(seed), -0.9).but(search={"zero": (0,)})
+        for name, one in made.items():
+            why = explain(one, 600.0)
+            figures[f"{name} {seed}"] = [why.constraint, why.remedy]
+            figures[f"{name} {seed} choices"] = [text for text, _ in relaxations(one)]
+    as_recorded("feasibility_relaxation", figures)
 
 
 def test_bug_price_limit_named_was_that_of_the_cheapest_node() -> None:
@@ -106,14 +120,6 @@ def test_bug_price_limit_named_was_that_of_the_cheapest_node() -> None:
     group = cheap.but(nodes=3, price_usd_per_hour=0.1)
     three = idle.but(cluster={"groups": (group,)}, limits={"max_price_usd_per_hour": 0.3})
     assert list(node_vectors(three)) == [(1,), (2,), (3,)]
-
-
-def test_degrees_that_fit_no_node_are_named() -> None:
-    """Three key and value heads cannot be shared by two GPUs; a degree of 1 is what helps."""
-    two = instance(search=SearchSpace(tensor_parallel=(2,)))
-    found = explain(two.but(workload={"kv_heads": 3}))
-    assert "the 3 key and value heads" in found.constraint
-    assert found.remedy == "1 in search.tensor_parallel"
 
 
 def test_remedies_name_the_target_that_can_run_them() -> None:

@@ -7,7 +7,10 @@ import pytest
 from solver.options import SolveOptions
 from solver.search import incumbents
 from solver.search.plan_search import PlanSearch
+from tests.search.spaces import recorded_searches
 from tests.small_instances import random_instance
+
+test_searches_are_the_recorded_ones = recorded_searches()
 
 
 def asks(stop: Callable[[], bool]) -> int:

@@ -9,7 +9,10 @@ from solver.search.driver import solve
 from solver.search.open_list import OpenList
 from solver.search.plan_search import PlanSearch
 from tests.expert_instances import expert_instance
+from tests.search.spaces import recorded_searches
 from tests.small_instances import random_instance
+
+test_searches_are_the_recorded_ones = recorded_searches()
 
 
 def test_bound_that_is_told_is_the_least_of_all_configs(monkeypatch: pytest.MonkeyPatch) -> None:

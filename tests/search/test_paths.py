@@ -8,13 +8,22 @@ from hypothesis import strategies as st
 
 from formulations.costs.placement import Placer
 from formulations.costs.stage_costs import StageCosts
-from formulations.decisions import Decisions, PathCut
+from formulations.decisions import ALL_FREE, Decisions, Given, PathCut
 from formulations.instance.search import ScheduleName
-from formulations.plan import Degrees
-from solver.search.paths import CutPool, _nearby, first_cuts, harvest, largest_share
+from solver.search.paths import (
+    CutPool,
+    OpenConfig,
+    first_cuts,
+    harvest,
+    largest_share,
+    shares_of,
+    whole_weights,
+)
 from tests import brute_force, recursion
+from tests.graph.drawn import drawn_tables
 from tests.loop_checks import feasible, judge, random_decisions
 from tests.random_configs import random_tables
+from tests.recorded import as_recorded, digest
 from tests.seeds import few_and_many
 
 Schedules = st.sampled_from(["1f1b", "gpipe", "zb-h1", "interleaved"])
@@ -63,37 +72,48 @@ def test_first_cuts_bound_every_pipeline(
 def test_harvest_values_the_plan_at_its_step_time() -> None:
     """The harvested paths, with the tails, reach the simulated step time of the plan itself."""
     for seed in range(0, 60, 3):
-        tables = random_tables(seed)
-        made = random_decisions(tables, seed)
-        placed = brute_force.place(tables, made.order)
-        placement = Placer(tables).costs(made.order)
-        found = harvest(StageCosts(tables), placement, made, range(1, 9), 0)
-        step = brute_force.step_time_ns(tables, placed, made.boundaries, made.micro_batches)
+        costs = random_tables(seed)
+        made = random_decisions(costs, seed)
+        placed = brute_force.place(costs, made.order)
+        placement = Placer(costs).costs(made.order)
+        found = harvest(StageCosts(costs), placement, made, range(1, 9), 0)
+        step = brute_force.step_time_ns(costs, placed, made.boundaries, made.micro_batches)
         assert found.step_time_ns == step
         stages = {cut.device for cut in found.cuts if cut.micro_batches in made.micro_batches}
-        assert stages == set(range(tables.config.pp))
+        assert stages == set(range(costs.config.pp))
 
 
-def test_nearby_splits_move_one_boundary() -> None:
-    """Stages of two layers: the split itself, one and three layers, three and one."""
-    assert _nearby((0, 2, 4), 9).tolist() == [[0, 2, 4], [0, 1, 4], [0, 3, 4]]
-
-
-def test_pool_keeps_schedules_and_stages_apart() -> None:
-    """Cuts are shared by configurations of one schedule and number of stages only."""
-    pool, config = CutPool(), random_tables(0).config
-    pool.of(config).update(first_cuts(config.schedule, config.pp, 2))
-    assert pool.of(config.but(degrees=(Degrees(tp=8),)))
-    assert not pool.of(config.but(pp=config.pp + 1))
-    assert not pool.of(config.but(vpp=2))
+def test_paths_are_the_recorded_ones() -> None:
+    """First ones, those of plans and near them, shares that replicas may have, and weights."""
+    figures: dict[str, object] = {}
+    for name, costs in drawn_tables().items():
+        config, pool = costs.config, CutPool()
+        orders, splits = brute_force.all_orders(costs), list(brute_force.all_splits(costs))
+        shares = list(brute_force.all_shares(costs))
+        if not splits or not shares:
+            continue
+        made = Decisions(orders[-1], splits[-1], shares[-1])
+        placement, stages = Placer(costs).costs(made.order), StageCosts(costs)
+        near = range(1, 9) if config.vpp == 1 else ()
+        first = list(first_cuts(config.schedule, config.pp, 2 * config.pp, config.vpp))
+        pool.of(config).update(first)
+        known = [len(pool.of(each)) for each in (config, config.but(pp=9), config.but(vpp=9))]
+        plans = [harvest(stages, placement, made, near, ns) for ns in (0, costs.longest_ns)]
+        given = [shares_of(costs, each) for each in (ALL_FREE, Given(micro_batches=shares[-1]))]
+        opened = [OpenConfig(costs, price) for price in (1.0, 0.37, 0.0)]
+        counts = [len(first), *(len(plan.cuts) for plan in plans), plans[0].step_time_ns]
+        most = [largest_share(costs, ns) for ns in (-1, costs.longest_ns // 3)]
+        tail = list(map(list, given)), known, most, whole_weights(opened), whole_weights(opened[:1])
+        figures[name] = [*counts, *tail, digest([first, plans])]
+    as_recorded("search_paths", figures)
 
 
 @pytest.mark.parametrize("seeds", few_and_many(range(0, 80, 4), 6))
 def test_largest_share_never_excludes_a_plan(seeds: Sequence[int]) -> None:
     """No plan within a step time has a replica with more micro-batches than the bound."""
-    for tables, _ in feasible(seeds):
-        for order in brute_force.all_orders(tables):
-            for shares in brute_force.all_shares(tables):
-                made = Decisions(order, next(brute_force.all_splits(tables)), shares)
-                step = judge(tables, made)
-                assert step is None or max(shares) <= largest_share(tables, step)
+    for costs, _ in feasible(seeds):
+        for order in brute_force.all_orders(costs):
+            for shares in brute_force.all_shares(costs):
+                made = Decisions(order, next(brute_force.all_splits(costs)), shares)
+                step = judge(costs, made)
+                assert step is None or max(shares) <= largest_share(costs, step)

@@ -6,8 +6,11 @@ from solver.options import SolveOptions
 from solver.result import Status, Termination
 from solver.search.driver import solve
 from solver.search.plan_search import EFFORTS, PlanSearch
+from tests.search.spaces import recorded_searches
 from tests.small_instances import random_instance
 from tests.stage_degrees import stage_instance
+
+test_searches_are_the_recorded_ones = recorded_searches()
 
 
 @pytest.mark.parametrize("seed", [2, 26])

@@ -3,7 +3,10 @@
 from solver.options import SolveOptions
 from solver.search.driver import solve
 from solver.search.progress import Progress
+from tests.search.spaces import recorded_searches
 from tests.small_instances import random_instance
+
+test_searches_are_the_recorded_ones = recorded_searches()
 
 
 def test_incumbent_and_bound_come_together() -> None:
