@@ -1,24 +1,13 @@
 """Closed-form bounds by hand, recorded, and that none is above the best plan of its config."""
 
-from collections.abc import Sequence
-
-import numpy as np
 import pytest
 
 from formulations.costs.compute import layer_times
 from formulations.costs.tables import CostTables
-from formulations.instance.search import ScheduleName
-from formulations.space import PlanSpace
 from solver.bounds.closed_forms import ClosedForms
-from solver.bounds.packing import Packing
-from solver.verify import closed_forms as verified_forms
-from solver.verify.bounds import Prover
-from solver.verify.closed_forms import ClosedForms as VerifiedForms
 from tests.bounds.drawn import drawn_configs
 from tests.chain_instances import SLOW, chain_instance, chain_tables
-from tests.random_configs import WITH_NEW, random_optimum_ns, random_tables
 from tests.recorded import as_recorded
-from tests.seeds import few_and_many
 
 #: Optimizer of one layer of a chain: 10,000,007 parameters * (4 + 2 * 12 + 2) B at 1e12 B/s.
 OPTIMIZER_NS = 300_001
@@ -30,25 +19,6 @@ def bounds_of(tables: CostTables) -> ClosedForms:
     config = tables.config
     times = layer_times(tables.instance, config.degrees, config.micro_batch, config.recompute[0])
     return ClosedForms(tables.instance, [config], [times])
-
-
-@pytest.mark.parametrize("schedule", WITH_NEW)
-@pytest.mark.parametrize("zones", [False, True])
-@pytest.mark.parametrize("seeds", few_and_many(range(150), 15))
-def test_bounds_never_exceed_the_optimum(
-    schedule: ScheduleName | None, zones: bool, seeds: Sequence[int]
-) -> None:
-    """Work, filling and packing of search and verifier, brute force over all plans."""
-    for seed in seeds:
-        best = random_optimum_ns(seed, zones, schedule)
-        if best is None:
-            continue
-        tables = random_tables(seed, zones, schedule)
-        forms = bounds_of(tables)
-        verified = VerifiedForms(Prover(PlanSpace(tables.instance)), [tables.config])
-        assert max(forms.work_ns()[0], forms.filling_ns()[0], verified.work_ns()[0]) <= best
-        assert not Packing(forms).refutes(np.array([best + 1]))[0]
-        assert not verified_forms.refuted(verified, [best + 1])[0]
 
 
 @pytest.mark.usefixtures("round_times")

@@ -1,7 +1,6 @@
 """Unlike shares lane by lane: bounds that hold, and the best plan where the ways are exact."""
 
 from collections.abc import Sequence
-from functools import cache
 
 import pytest
 
@@ -9,17 +8,15 @@ from formulations.costs.placement import Placer
 from formulations.costs.plan_costs import plan_costs
 from formulations.costs.tables import CostTables, build_tables
 from formulations.instance import LayerRun
-from formulations.instance.search import ScheduleName
 from formulations.space import configs
-from solver.bounds.lanes import MOST_EDGES
 from solver.enumeration import uneven_shares
 from solver.enumeration.uneven_shares import Uneven, best_dealing, dealt_from_below
 from solver.graph.problem import Intervals
 from solver.search.enumeration import after, enumerate_config
 from solver.simulate import step_time_ns
 from tests import brute_force
-from tests.graph.drawn import NO_CUTOFF, Questions, uneven_tables
-from tests.random_configs import random_optimum_ns, random_tables, unlike_replicas
+from tests.graph.drawn import NO_CUTOFF, Questions, uneven_optimum_ns, uneven_tables
+from tests.random_configs import unlike_replicas
 from tests.recorded import as_recorded, digest
 from tests.seeds import few_and_many
 from tests.small_instances import two_tensors
@@ -35,12 +32,6 @@ def bound_ns(lanes: Uneven, cutoff: int) -> int:
     return cutoff if remaining is None else lanes.bound_ns(0, cutoff, remaining)
 
 
-@cache
-def optimum_ns(seed: int, single: bool = True) -> int | None:
-    """Least step time of `uneven_tables`, by trying every plan."""
-    return brute_force.optimum_ns(uneven_tables(seed, single))
-
-
 @pytest.mark.parametrize("seeds", few_and_many(range(120), 20))
 def test_search_equals_brute_force(seeds: Sequence[int]) -> None:
     """Equal nodes: the least step time over all orders, splits and shares, or that none fits.
@@ -49,7 +40,7 @@ def test_search_equals_brute_force(seeds: Sequence[int]) -> None:
     to four replicas. Also by cutoffs that grow from the bound, below which there may be no plan.
     """
     for seed in seeds:
-        costs, best = uneven_tables(seed), optimum_ns(seed)
+        costs, best = uneven_tables(seed), uneven_optimum_ns(seed)
         assert lanes_of(costs).exact
         answer = best_dealing(lanes_of(costs), NO_CUTOFF)
         assert (answer.complete, answer.step_time_ns) == (True, best), seed
@@ -90,34 +81,11 @@ def test_bug_zero_bubbles_missed_too_little_with_blocking_sends(seeds: Sequence[
             assert answer.step_time_ns == best, seed
 
 
-@pytest.mark.parametrize("schedule", [None, "zb-h1"])
-@pytest.mark.parametrize("seeds", few_and_many(range(100), 25))
-def test_bound_holds_for_any_config(
-    seeds: Sequence[int], schedule: ScheduleName | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Even shares, several GPUs per node, links of zones; and the slowest types as one class."""
-    for seed in seeds:
-        single, *cases = [
-            *((uneven_tables(seed, one), optimum_ns(seed, one)) for one in (True, False)),
-            *(
-                (random_tables(seed, zones, schedule), random_optimum_ns(seed, zones, schedule))
-                for zones in (False, True)
-            ),
-        ]
-        for edges, pairs in ((MOST_EDGES, cases), (1, [single])):
-            monkeypatch.setattr("solver.bounds.lanes.MOST_EDGES", edges)
-            for costs, best in pairs:
-                lanes = lanes_of(costs)
-                if best is not None:
-                    assert lanes.thinned(lanes.everything(best + 1), best + 1) is not None, seed
-                    assert bound_ns(lanes, 2 * best) <= best, seed
-
-
 def test_bounds_and_work_are_the_recorded_ones(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is left below cutoffs, questions until a plan is proved; few additions, many ways."""
     figures: dict[str, object] = {}
     for seed in range(12):
-        costs, best = uneven_tables(seed, seed % 4 > 0), optimum_ns(seed, seed % 4 > 0)
+        costs, best = uneven_tables(seed, seed % 4 > 0), uneven_optimum_ns(seed, seed % 4 > 0)
         left = list[object]()
         if best is None:
             continue

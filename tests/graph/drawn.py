@@ -18,7 +18,7 @@ from solver.graph.placements import fixed_order, replica_classes
 from solver.graph.problem import Intervals, SplitProblem
 from solver.heuristics.node_orders import node_orders
 from solver.heuristics.time_tables import TimeTables
-from tests import recursion
+from tests import brute_force, recursion
 from tests.cramped import cramped_tables
 from tests.random_configs import (
     WITH_NEW,
@@ -161,6 +161,12 @@ def uneven_tables(seed: int, single: bool = True) -> CostTables:
     instance = scheduled(instance, "zb-h1", seed) if seed % 5 == 1 else instance
     (config, *_) = (config for config in configs(instance) if config.zero == seed % 2)
     return build_tables(instance, config)
+
+
+@cache
+def uneven_optimum_ns(seed: int, single: bool = True) -> int | None:
+    """Least step time of `uneven_tables`, by trying every plan."""
+    return brute_force.optimum_ns(uneven_tables(seed, single))
 
 
 def chain_time(problem: SplitProblem, split: tuple[int, ...]) -> int:

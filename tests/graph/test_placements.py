@@ -1,35 +1,18 @@
-"""Bounds over extreme links and zones: never above the best plan, and as high as crossing costs."""
+"""Problems of single node orders, and what zones make of stages."""
 
 from collections.abc import Sequence
 
 import pytest
 
 from formulations.costs.placement import Placer
-from solver.bounds.largest_share import config_bound_ns
 from solver.graph.all_orders import free_order
 from solver.graph.placements import Columns, StageZones, fixed_order, replica_classes
 from solver.graph.problem import Intervals
-from solver.heuristics.time_tables import TimeTables
-from solver.search.enumeration import enumerate_config
 from tests import brute_force
-from tests.graph.drawn import NO_CUTOFF, drawn_tables, figures
-from tests.random_configs import extreme_optimum_ns, extreme_tables, wide_zones
+from tests.graph.drawn import drawn_tables, figures
+from tests.random_configs import extreme_tables, wide_zones
 from tests.recorded import as_recorded, digest, summary
 from tests.seeds import few_and_many
-
-
-@pytest.mark.parametrize("seeds", few_and_many(range(240), 24))
-def test_bounds_and_plans_over_extreme_links(seeds: Sequence[int]) -> None:
-    """No bound is above the optimum, which is found below 1 ns more, and nothing below itself."""
-    for seed in seeds:
-        costs, best = extreme_tables(seed), extreme_optimum_ns(seed)
-        intervals, limit = Intervals(costs), NO_CUTOFF if best is None else best
-        assert TimeTables(costs.instance).forms([costs.config])[0].bound_ns <= limit, seed
-        for cutoff in {NO_CUTOFF, limit, min(limit + 1, NO_CUTOFF)}:
-            assert config_bound_ns(intervals, cutoff) <= limit, seed
-            answer = enumerate_config(intervals, cutoff, 0.0, lambda: False)
-            expected = best if cutoff > limit else None
-            assert (answer.complete, answer.step_time_ns) == (True, expected), seed
 
 
 @pytest.mark.parametrize("seeds", few_and_many(range(240), 24))
