@@ -25,9 +25,9 @@ SWITCHING = Switching(OUT, tuple(tuple(100 * ns for ns in row) for row in OUT))
 def test_steps_are_those_by_definition() -> None:
     """Of random tours, whose figures are the recorded ones; the best strategy is one that fits."""
     figures = {}
-    for seed in range(24):
+    for seed in range(12):
         mixed = random_mixed(seed, rows="padded" if seed % 3 == 0 else "packed")
-        tours = random.Random(seed).sample([*free_tours(mixed)], 60)
+        tours = random.Random(seed).sample([*free_tours(mixed)], 30)
         for tour in tours:
             assert step_ns(mixed, tour) == tour_ns(mixed, tour)
         able = [tour for tour in tours if step_ns(mixed, tour) is not None]
