@@ -27,14 +27,15 @@ left out if
 
     N u > n N' (room - R).                                                                   (2)
 
-Of two ways to the same node one stands for the other if its R is no larger, and
+Of two ways to the same node one stands for the other if neither its R nor its u is larger and its n
+is no smaller. For then
 
     u - n N' P                                                                               (3)
 
-neither, for P at both ends of all that (room - R) / N can be on stages before i: it is linear in P,
-and every further stage adds the same to both. So the one that is kept has R and a window no longer
-than R and some window of the other; whatever way is possible, a label stands for it at each stage
-and is never left out.
+is no larger either, whichever P >= 0 the (room - R) / N of a stage before is, and every further
+stage adds the same to both. So the one that is kept has R and a window no longer than R and some
+window of the other; whatever way is possible, a label stands for it at each stage and is never left
+out.
 """
 
 from dataclasses import dataclass
@@ -142,16 +143,6 @@ class _Lane:
         keep = [b + c + a <= limit for b, c, a in zip(before, latency, after, strict=True)]
         if not all(mask.any() for mask in keep):
             return None
-        # the ends of (high - R) / N, in whole ns, R between the shortest and what latency leaves
-        means = [
-            (
-                high - (limit - int(before[k][keep[k]].min())),
-                high - int((times[k] + after[k])[keep[k]].min()),
-            )
-            for k in range(p)
-        ]
-        pairs = zip(self.num_turns, means, strict=True)
-        ends = [(least // n, -(-longest // n)) for n, (least, longest) in pairs if n]
         useful = list[Mask]()
         nodes = np.unique(self.nodes[-1][1])
         labels = Labels(nodes, *np.zeros((3, len(nodes)), dtype=np.int64))
@@ -175,11 +166,8 @@ class _Lane:
             useful.append(np.isin(np.arange(len(source)), edge))
             inside = (fewest - 1) * self.sends[k][edge] * (count > 0)
             labels = Labels(source[edge], rest + self.sends[k][edge], window + inside, count)
-            # (3) for P at both ends on stages before
-            keys, before_k = [labels.rest], ends[: max(0, len(ends) - (p - k))]
-            bounds = {f(pair[i] for pair in before_k) for i, f in enumerate((min, max)) if before_k}
-            keys += [labels.window - fewest * labels.count * mean for mean in bounds]
-            labels = labels.take(_undominated(labels.node, np.stack(keys)))
+            keys = np.stack([labels.rest, labels.window, -labels.count])  # (3)
+            labels = labels.take(_undominated(labels.node, keys))
         return useful[::-1]
 
 

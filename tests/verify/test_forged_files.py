@@ -5,24 +5,19 @@ from collections.abc import Iterator
 from functools import cache
 from itertools import chain, islice
 from math import inf
-from random import Random
-from typing import Any, get_args
+from typing import Any
 
 import pytest
-from pydantic import ValidationError
 
 from formulations.costs.tables import build_tables
-from formulations.instance.instance import Minimize
-from formulations.instance.search import ScheduleName
-from formulations.instance.workload import Precision, Recompute
 from formulations.plan import Configuration
 from solver.document import RECORDED, PlanDocument
-from solver.result import Proof, Reason, Status, Termination, max_step_time_ns
+from solver.result import max_step_time_ns
 from solver.verify import Effort, verify_document
 from tests import brute_force
 from tests.certified_cases import CASES
-from tests.resealed import resealed
 from tests.seeds import one_each
+from tests.verify import forgeries
 
 #: Fields of the instance on which no constraint, cost or bound depends.
 UNUSED = {
@@ -48,62 +43,16 @@ UNUSED = {
     "instance.preemption.source": "free text",
 }
 
-#: Words that may replace each other, so that a changed word is still one that can be read.
-WORDS: tuple[tuple[str, ...], ...] = (
-    *(tuple(map(str, words)) for words in (Status, Termination)),
-    *map(get_args, (Reason, Proof, Recompute, ScheduleName, Precision, Minimize)),
-    ("even", "uneven"),
-)
-
-
-def other_values(value: Any) -> list[Any]:
-    """Of the same kind, near and far; of a list those with an entry less, more, or elsewhere."""
-    if isinstance(value, list):
-        shorter = [value[:i] + value[i + 1 :] for i in range(len(value))]
-        longer = [[*value[: i + 1], *value[i:]] for i in range(len(value))]
-        return [*shorter, *longer, value[::-1]]
-    if isinstance(value, bool):
-        return [not value]
-    if isinstance(value, int):
-        return [value + 1, value - 1, 2 * value + 3, -value - 1, None]
-    if isinstance(value, float):
-        near = [value * (1 + 1e-6) + 1e-9, value * (1 - 1e-6)]
-        return [*near, 2 * value + 1.0, 1000 * value, -value - 1.0, None]
-    if isinstance(value, str):
-        return [value + "x", "", None, *chain(*(words for words in WORDS if value in words))]
-    return [1, 0.5, "x"]
-
-
-def leaves(value: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
-    """All fields that are no objects, with the place of each."""
-    if not isinstance(value, dict) and path:
-        yield path, value
-    if isinstance(value, dict | list):
-        for name, inner in value.items() if isinstance(value, dict) else enumerate(value):
-            yield from leaves(inner, (*path, str(name)))
-
 
 @cache
 def changes(case: str) -> dict[str, list[tuple[str, Any]]]:
-    """By field, without numbers of entries: the places of it and their other values, shuffled."""
-    found: dict[str, list[tuple[str, Any]]] = {}
-    for path, old in leaves(CASES[case]().model_dump(mode="json")):
-        field = ".".join(name for name in path if not name.isdigit())
-        found.setdefault(field, []).extend((".".join(path), new) for new in other_values(old))
-    for entries in found.values():
-        Random(case).shuffle(entries)
-    return found
+    """Those of its file."""
+    return forgeries.changes(CASES[case]())
 
 
-def forgeries(case: str, field: str) -> Iterator[PlanDocument]:
-    """The files of changes that can be read and say something else, under a digest that fits."""
-    for change in changes(case).get(field, ()):
-        try:
-            forged = resealed(CASES[case](), dict([change]))
-        except ValidationError:
-            continue
-        if forged.but(digest="") != CASES[case]().but(digest=""):
-            yield forged
+def forged_files(case: str, field: str) -> Iterator[PlanDocument]:
+    """Those of changes of a field."""
+    return forgeries.forgeries(CASES[case](), changes(case).get(field, []))
 
 
 def passes(forged: PlanDocument) -> bool:
@@ -148,7 +97,7 @@ def test_changes_outside_the_instance_are_refused_unless_true(case: str) -> None
         name = field.partition(".")[0]
         if name not in ("instance", "digest", *RECORDED):
             number = 10 if name == "closed_configs" else 1
-            for forged in islice(forgeries(case, field), number):
+            for forged in islice(forged_files(case, field), number):
                 assert not passes(forged) or is_true(case, forged), field
 
 
@@ -159,7 +108,7 @@ def test_every_field_of_the_instance_is_tied_to_the_plan(seed: int) -> None:
     for field in every[seed::8]:
         # of the unused one change per case is enough
         number = 1 if field in UNUSED else None
-        each = (list(forgeries(case, field))[:number] for case in reversed(CASES))
+        each = (list(forged_files(case, field))[:number] for case in reversed(CASES))
         broken = any(not passes(forged) for forged in chain.from_iterable(each))
-        readable = any(next(forgeries(case, field), None) for case in CASES)
+        readable = any(next(forged_files(case, field), None) for case in CASES)
         assert broken == (field not in UNUSED and readable), field

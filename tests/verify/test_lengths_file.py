@@ -1,9 +1,7 @@
 """Files of mixed lengths, right and forged."""
 
-from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
-from typing import Any
 
 import pytest
 
@@ -15,12 +13,14 @@ from solver.files import sealed
 from solver.lengths.candidates import candidates
 from solver.lengths.choose import build_lengths, choose
 from solver.lengths_document import LengthsDocument
-from solver.verify import Effort, Verification, verify_lengths
+from solver.verify import Effort, verify_lengths
 from solver.verify.lengths_file import least_ascending_ns
 from tests.mixed_lengths import ascending_tours, least_ns, random_mixed
 from tests.mixed_rows import OTHER_NODE, small
-from tests.resealed import resealed
+from tests.recorded import as_recorded
+from tests.resealed import Changes, resealed
 from tests.seeds import few_and_many
+from tests.verify.forgeries import judged
 
 #: What is said of a problem that was not made of an instance.
 OF_NO_INSTANCE = "what strategies and switches take: the file holds no instance"
@@ -89,105 +89,37 @@ def test_strategies_are_recounted(changes: tuple[tuple[str, str], ...]) -> None:
     assert document.switches or changes != SWITCHING
 
 
-def _scaled(factor: float) -> Callable[[Any], Any]:
-    return lambda number: type(number)(number * factor)
+#: Fields that follow from the problem.
+STEP = (
+    "order status termination requested_gap anchor step_time_s lower_bound_s gap single "
+    "groups switches workload instance.lengths.rows"
+)
+PROBLEM = (
+    "problem above plans.replicas.micro_batches plans.instance.cluster.groups.gpu "
+    "switch_plans.time_s switch_plans.cluster.groups.nodes switch_plans.moves"
+)
 
 
-def _every_row(name: str, factor: float) -> Callable[[Any], Any]:
-    """Of all replicas."""
-
-    def forge(replicas: Any) -> Any:
-        for one in replicas:
-            fields = one if name in one else one["time"]
-            fields[name] = _scaled(factor)(fields[name])
-        return replicas
-
-    return forge
-
-
-def _few_rows(plans: Any) -> Any:
-    """Plans that hold fewer micro-batches than a stage does in a longer step."""
-    for plan in plans:
-        for replica in plan["replicas"]:
-            replica["micro_batches"] = 1
-    return plans
-
-
-def _quicker(field: str, machine: str, speed: str) -> Callable[[Any], Any]:
-    """Plans of other machines."""
-
-    def forge(plans: Any) -> Any:
-        for plan in plans:
-            groups = (plan[field] if field == "instance" else plan)["cluster"]["groups"]
-            groups[0][machine][speed] *= 2
-        return plans
-
-    return forge
-
-
-def _turned(entries: Any) -> Any:
-    return entries[::-1]
-
-
-FORGERIES: list[tuple[str, Any]] = [
-    ("problem.strategies.Q.replicas", _every_row("per_square_ns", 0.97)),
-    ("problem.strategies.Q.replicas", _every_row("per_token_ns", 0.99)),
-    ("problem.strategies.Q.replicas", _every_row("per_token_ns", 1.01)),
-    ("problem.strategies.Q.replicas", _every_row("per_row_ns", 2)),
-    ("problem.strategies.Q.replicas", _every_row("longest_row", 2)),
-    ("problem.strategies.Q.name", "dp 8, tp 1, pp 1"),
-    ("problem.strategies.-1.visit_ns", _scaled(0.9)),
-    ("problem.strategies.-1.anchor_ns", _scaled(1.1)),
-    ("problem.atoms.0.count", _scaled(2)),
-    ("problem.switching.parameters_ns.1.0", _scaled(0.3)),  # one that the step does not make
-    ("problem.switching.parameters_ns.1.0", _scaled(3)),
-    ("problem.switching.gradients_ns.1.1", 5),
-    ("problem.switching.parameters_return", True),
-    ("above", _turned),
-    ("plans", lambda plans: plans[:-1]),
-    ("plans", _turned),
-    ("plans", _few_rows),
-    ("plans", _quicker("instance", "gpu", "memory_bandwidth_bytes_per_s")),
-    ("plans.Q.replicas", _turned),
-    ("switch_plans", []),
-    ("switch_plans", _quicker("cluster", "intra_node", "bandwidth_bytes_per_s")),
-    ("switch_plans.0.time_s", _scaled(0.5)),
-]
-
-
-@pytest.mark.parametrize(("path", "value"), FORGERIES)
-def test_no_strategy_can_be_forged(path: str, value: object) -> None:
-    """What is changed, chosen from and sealed anew throughout is refused."""
-    document = written(*SWITCHING)
-    path = path.replace("Q", str(document.groups[0].strategy))
-    assert _honest(resealed(document, {path: value})).problems
+@pytest.mark.parametrize("changes", [SWITCHING, PADDED])
+def test_what_is_said_of_forged_steps(changes: tuple[tuple[str, str], ...]) -> None:
+    """Of groups, switches and figures; and of a forged problem with the step that is its best."""
+    document, name = written(*changes), "padded" if changes == PADDED else "switching"
+    verdicts = judged(name, document, verify_lengths, STEP)
+    verdicts |= judged(name, document, verify_lengths, PROBLEM, seal=_honest)
+    as_recorded("verify_lengths_file", verdicts)
 
 
 def test_groups_out_of_order_are_named() -> None:
     """By what the order of the file asks."""
-    problems = verify_lengths(resealed(written(*SWITCHING), {"groups": _turned})).problems
+    turned = {"groups": lambda groups: groups[::-1]}
+    problems = verify_lengths(resealed(written(*SWITCHING), turned)).problems
     assert any(line.endswith("strategies ascending") for line in problems), problems
 
 
-@pytest.mark.parametrize("more_ns", [-1, 1, None])
-def test_no_padded_row_can_be_forged(more_ns: int | None) -> None:
-    """Not by a ns, of any length, nor with a curve above all rows, as packed ones have it."""
-    padded, path = written(*PADDED), "problem.strategies.-1.replicas.-1.time"
-
-    def forge(time: Any) -> Any:
-        *rows, (length, row_ns) = time["rows_ns"]
-        if more_ns is None:
-            return time | {"rows_ns": [], "per_row_ns": row_ns}
-        return time | {"rows_ns": [*rows, (length, row_ns + more_ns)]}
-
-    assert _honest(padded).complete
-    problems = _honest(resealed(padded, {path: forge})).problems
-    assert any("rows_ns" in problem for problem in problems)
-
-
-def _honest(forged: LengthsDocument) -> Verification:
-    """Verified with the step that is the best one of the forged problem."""
+def _honest(document: LengthsDocument, changes: Changes) -> LengthsDocument:
+    """Changed, with the step that is the best one of the forged problem."""
+    forged = resealed(document, changes)
     chosen = choose(forged.problem, "ascending")
-    document = build_lengths(chosen, forged.workload, forged.instance, (), forged.above)
+    step = build_lengths(chosen, forged.workload, forged.instance, (), forged.above)
     plans = {name: tuple(map(sealed, getattr(forged, name))) for name in ("plans", "switch_plans")}
-    return verify_lengths(sealed(document.model_copy(update=plans)))
+    return sealed(step.model_copy(update=plans))

@@ -1,5 +1,6 @@
 """The log of closed configs: the plan space, the proofs, and what a forged log gives away."""
 
+from itertools import product
 from typing import Any
 
 import pytest
@@ -11,7 +12,12 @@ from solver.document import PlanDocument
 from solver.verify import verify_document
 from tests.best_plans import check_space
 from tests.certified_cases import CASES, instance
+from tests.recorded import as_recorded
 from tests.resealed import forged
+from tests.verify.forgeries import judged
+
+REASONS = ("infeasible", "bounded", "solved", "open")
+PROOFS = ("memory", "limit", "work", "enumeration")
 
 
 def problems(document: PlanDocument, changes: dict[str, Any]) -> tuple[str, ...]:
@@ -52,57 +58,25 @@ def test_tensor_groups_share_the_heads_evenly(kv_heads: int, degrees: set[int]) 
     check_space(narrow)
 
 
-@pytest.mark.parametrize(
-    ("more", "kept", "start"),
-    [
-        ([], slice(1, None), "missing configurations"),
-        ([{}], slice(None), "closed twice or outside"),
-        ([{"micro_batch": 2}], slice(None), "closed twice or outside"),
-    ],
-)
-def test_the_log_has_every_config_of_the_plan_space_once(
-    more: list[dict[str, Any]], kept: slice, start: str
-) -> None:
-    """The configuration that is missing, twice there, or ruled out by the instance, is named."""
-    document = CASES["idle"]()
-    log = records(document)
-    extra = [log[0] | {"config": log[0]["config"] | fields} for fields in more]
-    found = problems(document, {"closed_configs": [*log[kept], *extra]})
-    line = f"closed_configs: {start}: found Configuration(degrees="
-    assert any(problem.startswith(line) for problem in found), found
+@pytest.mark.parametrize("case", ["idle", "tensor_parallel", "interrupted", "infeasible"])
+def test_what_is_said_of_forged_logs(case: str) -> None:
+    """Of a record too few, too many or of another configuration, and of false claims."""
+    fields = "closed_configs configs termination"
+    verdicts = judged(case, CASES[case](), verify_document, fields, number=4, seal=forged)
+    as_recorded("verify_log", verdicts)
 
 
-def test_bound_below_the_claim_is_refused() -> None:
-    """A record that leaves a better plan possible contradicts lower_bound_s and gap."""
-    document = CASES["idle"]()
-    log = enumerate(document.closed_configs)
-    index = next(i for i, record in log if record.reason == "bounded")
-    found = problems(document, {f"closed_configs.{index}.bound_ns": 1})
-    starts = ("lower_bound_s: ", "gap: ", f"closed_configs[{index}].reason: found bounded")
-    assert all(any(line.startswith(start) for line in found) for start in starts), found
-
-
-NO_PLAN = {"reason": "infeasible", "bound_ns": None}
-CLAIMS: list[tuple[dict[str, Any], str]] = [
-    ({"reason": "open"}, "status: found 1 configurations open"),
-    ({"proof": "work"}, "closed_configs[I].proof: found work"),
-    ({"bound_ns": None}, "closed_configs[I].bound_ns: found None"),
-    (NO_PLAN, "closed_configs[I]: found infeasible, bound None"),
-    (NO_PLAN | {"proof": "memory"}, "closed_configs[I].reason: found infeasible"),
-    (NO_PLAN | {"proof": "limit"}, "closed_configs[I].reason: found infeasible"),
-    (NO_PLAN | {"bound_ns": 5}, "closed_configs[I].bound_ns: found 5, expected none"),
-    ({"bound_ns": 10**9}, "closed_configs[I]: found solved, bound 10"),
-]
-
-
-@pytest.mark.parametrize(("changes", "start"), CLAIMS)
-def test_false_claim_of_the_own_config_is_named(changes: dict[str, Any], start: str) -> None:
+def test_what_is_said_of_the_own_config() -> None:
     """The record of the plan's own config can be forged in no way that its plan does not refute."""
     document = CASES["idle"]()
     [index] = [i for i, one in enumerate(document.closed_configs) if one.config == document.config]
-    solved = {"reason": "solved", "proof": "enumeration"} | changes
-    found = problems(document, {f"closed_configs.{index}.{key}": v for key, v in solved.items()})
-    assert [line for line in found if line.startswith(start.replace("I", str(index)))], found
+    verdicts = {}
+    for reason, proof, bound_ns in product(REASONS, PROOFS, (None, 5, 10**9)):
+        changes = {"reason": reason, "proof": proof, "bound_ns": bound_ns}
+        path = f"closed_configs.{index}"
+        lines = problems(document, {f"{path}.{key}": value for key, value in changes.items()})
+        verdicts[f"own {reason} {proof} {bound_ns}"] = [line.partition(",")[0] for line in lines]
+    as_recorded("verify_log", verdicts)
 
 
 def test_limit_proves_configs_infeasible() -> None:
