@@ -56,7 +56,7 @@ def replayed(page: Path) -> str:
 def stable(text: str) -> list[str]:
     """The lines of a page, without those that differ from run to run."""
     kept, timed = [], False
-    for line in text.splitlines():
+    for line in re.sub(r"\b[0-9a-f]{64}\b", "DIGEST", text).splitlines():
         if not line.startswith(" " * 14):  # else it goes on with the labelled line above
             timed = line.startswith(_TIMED)
         if not timed:

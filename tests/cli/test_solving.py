@@ -23,6 +23,8 @@ from tests.command_line import refused, run
 from tests.docs_pages import shown_and_printed
 from tests.hand_made import pipelined_result, planless_result
 from tests.mixed_rows import small
+from tests.refusals import refusals
+from tests.resealed import change
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 
@@ -191,30 +193,13 @@ def test_bug_forged_times_passed_as_those_of_the_instance(
     assert "refused: problem.strategies[0].visit_ns: found 7, expected " in out
 
 
-@pytest.mark.parametrize(
-    ("path", "value", "said"),
-    [
-        (("schema_version",), 9, "schema version 9; allowed: 5; run lengths again"),
-        (("problem", "atoms", 0, "tokens"), 4000, "by ascending tokens"),
-        (("problem", "switching", "gradients_ns"), [[0]], "a table of switches of another size"),
-        (("problem", "strategies", 0, "replicas"), [], "replicas and atoms_ns; allowed: one"),
-        (
-            ("problem", "strategies", 0, "replicas", 0, "time", "rows_ns"),
-            [[5, 5]],
-            "1 rows_ns, packed",
-        ),
-        (("problem", "rowz"), 5, "problem.rowz"),
-        (("groups",), [], "groups"),
-    ],
-)
+@refusals("lengths_files")
 def test_files_that_are_none(
-    path: tuple[str | int, ...], value: object, said: str, step: LengthsDocument, tmp_path: Path
+    text: str, message: str, step: LengthsDocument, tmp_path: Path
 ) -> None:
-    """One line that says where, what was found and what is allowed."""
-    document = at = json.loads(to_json(step))
-    for name in path[:-1]:
-        at = at[name]
-    at[path[-1]] = value
-    broken = tmp_path / "broken.json"
-    broken.write_text(json.dumps(document))
-    assert said in refused("verify", broken)
+    """One line that says where, what was found and what is allowed; text: a field and its value."""
+    fields, broken = json.loads(to_json(step)), tmp_path / "broken.json"
+    path, value = text.split(" = ")
+    change(fields, path, json.loads(value))
+    broken.write_text(json.dumps(fields), encoding="utf-8")
+    assert refused("verify", broken).endswith(f" {message}\n")

@@ -19,9 +19,7 @@ from tests.recorded import as_recorded, digest
 from tests.refusals import check_refusals, refusals
 
 RUNS = (ROOT / "tests" / "data" / "megatron_runs.txt").read_text(encoding="utf-8").splitlines()
-PP, TP, CP, EP, EXPERT_TP = Flag.PP, Flag.TP, Flag.CP, Flag.EP, Flag.EXPERT_TP
-LAYOUT, FIRST, LAST, LOSS = Flag.LAYOUT, Flag.FIRST, Flag.LAST, Flag.LOSS
-EMBEDDING, CHUNKS, PER_CHUNK = Flag.EMBEDDING, Flag.CHUNKS, Flag.BLOCKS_PER_CHUNK
+PP, TP, CP = Flag.PP, Flag.TP, Flag.CP
 
 
 def read(text: str, instance: Instance | None = None) -> Launched:
@@ -82,9 +80,6 @@ def test_ranks_are_megatrons(reference: Path) -> None:
                 place = tuple(getattr(rank, one) for one in others)
                 groups.setdefault(place, []).append(rank.rank)
             assert sorted(groups.values()) == sorted(case["groups"][name])
-
-
-TWELVE = with_nodes(1, 12).but(workload={"kv_heads": 12})
 
 
 #: Whole experts, tensor groups of 3 GPUs, and attention without flash, with the nodes in order.
