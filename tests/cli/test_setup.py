@@ -1,9 +1,9 @@
-"""The command `catalogue`; for `init` and `profile` see tests/setup and tests/measure."""
+"""The commands `catalogue` and `init`; for `profile` see tests/measure."""
 
 from tests.docs_pages import shown_and_printed
 
 
-def test_consoles_of_the_catalogue() -> None:
-    """All GPUs and workloads, a workload, a config.json, and what is refused."""
+def test_consoles_of_setup() -> None:
+    """All GPUs and workloads, a workload, a config.json, first instances, what is refused."""
     shown, printed = shown_and_printed("setup")
     assert printed == shown

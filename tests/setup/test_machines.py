@@ -8,7 +8,6 @@ import pytest
 
 from formulations.errors import InstanceError, PlannerError
 from formulations.instance.catalogue import gpu_catalogue
-from formulations.instance.load import load_instance
 from solver.cli import app
 from solver.setup.machines import (
     Machines,
@@ -17,7 +16,6 @@ from solver.setup.machines import (
     parse_machines,
     slurm_machines,
 )
-from tests.command_line import run
 from tests.conftest import ROOT
 from tests.recorded import as_recorded
 from tests.refusals import refusals
@@ -86,18 +84,6 @@ def test_the_machine_at_hand_is_one_node(monkeypatch: pytest.MonkeyPatch) -> Non
             detected_machines(KNOWN)
 
 
-def test_what_init_writes_solves(tmp_path: Path) -> None:
-    """The file loads as it is, with what was assumed in its comments, and has a plan."""
-    out = tmp_path / "mine.yaml"
-    machines = ("--nodes", "1x4xA100-40", "--nodes", "1x4xA10@40 Gbit/s")
-    code, text, _ = run("init", "--model", "bert-large", *machines, "--out", out)
-    told = f"wrote {out}: bert-large on 1 node of 4 A100-40, 1 node of 4 A10"
-    assert (code, text.splitlines()[0]) == (0, told)
-    assert "inter_node: Ethernet 100G  # assumed" in out.read_text(encoding="utf-8")
-    assert load_instance(out).cluster.groups[1].inter_node.bandwidth_bytes_per_s == 5e9
-    assert run("solve", out)[0] == 0
-
-
 def test_questions_are_asked_until_they_are_answered(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -109,26 +95,3 @@ def test_questions_are_asked_until_they_are_answered(
     out, err = capsys.readouterr()
     assert "gpt2 on 2 nodes of 8 A100-80, 1 node of 4 A10" in out
     assert [line.split(":")[1] for line in err.splitlines()] == [" --model", " --nodes"]
-
-
-def test_bug_init_wrote_encoder_decoders_for_a_target_without_them(tmp_path: Path) -> None:
-    """T5 is for any target alone, and says why."""
-    out = tmp_path / "t5.yaml"
-    assert run("init", "--model", "t5-3b", "--nodes", "1x8xH100", "--out", out)[0] == 0
-    assert load_instance(out).search.target == "any"
-    assert "Megatron-LM, the default, cannot train this model" in out.read_text()
-
-
-def test_init_never_replaces_a_file_unasked(tmp_path: Path) -> None:
-    """With --force it does; without a terminal nothing is asked, an unknown network is refused."""
-    out = tmp_path / "mine.yaml"
-    out.write_text("mine\n", encoding="utf-8")
-    command = ("init", "--model", "gpt2", "--nodes", "8xA10", "--out", out)
-    line = f"error: {out} exists; name another file with --out, or replace it with --force\n"
-    assert run(*command)[::2] == (2, line)
-    assert out.read_text(encoding="utf-8") == "mine\n"
-    assert run(*command, "--force")[0] == 0
-    network = ("--model", "gpt2", "--nodes", "2x8xA10@nix")
-    for options in ((), network):
-        assert run("init", *options, "--out", tmp_path / "b.yaml")[0] == 2
-        assert not (tmp_path / "b.yaml").exists()
