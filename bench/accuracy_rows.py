@@ -5,8 +5,8 @@ SimuMax v1.2: Megatron-LM on one node of 8 B200, Llama 3 70B cut to 12 layers an
 measured memory shows; keys and values of long sequences go round a ring.
 Megatron-Bridge: FSDP rows as ZeRO 3, the others with the distributed optimizer; gradients in 16
 bit, overlap as the catalogue has it for megatron-bridge; interleaved where there are several
-chunks. MXFP8 counts as fp8. Of more than 72 GB200 or GB300, 64 are one NVLink domain; of fewer all are. Experts
-get as many tokens each, as the recipes force, and tensor groups split none
+chunks. MXFP8 counts as fp8. Of more than 72 GB200 or GB300, 64 are one NVLink domain; of fewer all
+are. Experts get as many tokens each, as the recipes force, and tensor groups split none
 (`expert_tensor_parallel_size` 1 in the recipes). What the recipes recompute is not published with
 the rows, so nothing is; DeepSeek-V3 trains its module of multi-token prediction where the row does
 not say otherwise.
