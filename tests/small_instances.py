@@ -4,10 +4,6 @@ import random
 from collections.abc import Iterable
 from typing import Any
 
-import numpy as np
-
-from formulations.costs.memory import Kept, LayerMemory
-from formulations.costs.tables import Array
 from formulations.instance import (
     Cluster,
     GpuType,
@@ -17,10 +13,14 @@ from formulations.instance import (
     Limits,
     Link,
     NodeGroup,
+    Objective,
     SearchSpace,
     Workload,
 )
+from formulations.instance.machines import Spot
+from formulations.instance.preemption import Preemption
 from formulations.instance.search import Overlap
+from formulations.instance.workload import OPTIMIZER_BYTES, OptimizerState, Recompute
 from formulations.plan import Configuration, Degrees
 from formulations.units import GIB
 
@@ -165,17 +165,70 @@ def plain_config(nodes_used: tuple[int, ...], *, tp: int = 1, **fields: Any) -> 
     return Configuration(**(usual | fields), nodes_used=nodes_used)
 
 
-def layers_of(static: Array, activation: Array, workspace: Array, fixed: int = 0) -> LayerMemory:
-    """Layers with these bytes [L], and so many whatever the layers."""
-    nothing = np.zeros_like(static)
-    return LayerMemory(
-        parameters=nothing,
-        experts=nothing,
-        weights_bytes=static,
-        gradients_bytes=nothing,
-        optimizer_bytes=nothing,
-        put_off_bytes=activation,
-        kept=(Kept("none", activation, workspace),),
-        buffers_bytes=fixed,
-        reserve_bytes=0,
+STATES: tuple[OptimizerState, ...] = ("fp32", "bf16", "8bit")
+RECOMPUTE: tuple[Recompute, ...] = ("none", "selective", "full")
+
+
+def widened(seed: int) -> Instance:
+    """`random_instance` with attention in its blocks, free recomputation, ZeRO 0 to 3.
+
+    Sequence parallelism, scatter and gather and the precision of optimizer states go by the seed.
+    """
+    instance, rng = random_instance(seed), random.Random(seed)
+    runs = []
+    for run in instance.workload.layer_runs:
+        layer = run.layer
+        core = {
+            "unweighted_flops": layer.forward_flops * rng.randint(0, 3) // 8,
+            "core_kernels": 1,
+            "core_bytes": layer.sharded_activation_bytes * rng.randint(1, 7) // 8,
+            "unsplit_bytes": layer.replicated_activation_bytes * rng.randint(0, 1) // 2,
+        }
+        changed = layer.model_copy(update=core) if layer.is_block else layer
+        runs.append(run.but(layer=changed))
+    each, block = OPTIMIZER_BYTES[rng.choice(STATES)]
+    workload = instance.workload.but(
+        layer_runs=tuple(runs),
+        gradient_bytes=rng.choice([2, 4]),
+        optimizer_bytes=each,
+        optimizer_block_bytes=block,
     )
+    return instance.but(
+        workload=workload,
+        search={
+            "recompute": RECOMPUTE,
+            "zero": (0, 1, 2, 3),
+            "sequence_parallel": rng.random() < 0.5,
+            "scatter_gather": rng.random() < 0.5,
+            "pipeline_parallel": (1, 2, 3),
+        },
+    )
+
+
+def spot_instance(seed: int) -> Instance:
+    """A random instance, small enough for brute force, with groups on demand, on spot, or either.
+
+    Money per useful sequence is minimised.
+    """
+    instance, rng = (
+        random_instance(seed).but(search={"pipeline_parallel": (1, 2, 3)}),
+        random.Random(seed),
+    )
+    groups = []
+    for group in instance.cluster.groups:
+        spot = Spot(
+            price_usd_per_hour=group.price_usd_per_hour * rng.uniform(0.2, 0.9),
+            preemptions_per_hour=rng.choice([0.0, 1.0, 20.0]),
+            only=rng.random() < 0.3,
+        )
+        own = {"spot": spot if rng.random() < 0.8 else None}
+        groups.append(group.model_copy(update=own))
+    cluster = instance.cluster.but(groups=tuple(groups))
+    every_s = rng.choice([None, None, 60.0])
+    preemption = Preemption(restart_s=30, checkpoint_s=2, checkpoint_every_s=every_s)
+    update = {
+        "cluster": cluster,
+        "preemption": preemption,
+        "objective": Objective(minimize="cost_per_useful_sequence"),
+    }
+    return instance.model_copy(update=update)

@@ -9,9 +9,8 @@ from formulations.plan import Configuration
 from formulations.space import configs
 from tests.expert_instances import expert_instance
 from tests.random_configs import crowded_instance, scheduled, unlike_replicas, zoned
-from tests.small_instances import random_instance
+from tests.small_instances import random_instance, widened
 from tests.unlike_degrees import unlike_instance
-from tests.widened import widened
 
 Drawn = tuple[Instance, list[Configuration], list[LayerTimes]]
 

@@ -13,7 +13,7 @@ from solver.verify import verify_document
 from tests.best_plans import check_verified, optima_ns
 from tests.resealed import Changes, forged
 from tests.seeds import one_each
-from tests.spot_instances import spot_instance
+from tests.small_instances import spot_instance
 
 
 @cache

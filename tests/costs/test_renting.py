@@ -19,7 +19,7 @@ from formulations.costs.renting import (
 from formulations.instance.preemption import Preemption
 from tests.oracles.preemption import all_terms
 from tests.recorded import as_recorded
-from tests.spot_instances import spot_instance
+from tests.small_instances import spot_instance
 
 RATES = [0.0, 1e-12, 1e-6, 1e-4, 1e-3, 0.01, 0.3, 10.0]
 

@@ -16,8 +16,7 @@ from solver.report.compared import gain_text
 from solver.search.driver import solve
 from tests.recorded import as_recorded, digest
 from tests.seeds import few_and_many
-from tests.spot_instances import spot_instance
-from tests.widened import widened
+from tests.small_instances import spot_instance, widened
 
 INSTANCE = Path("instances/hetero_small.yaml")
 

@@ -10,8 +10,7 @@ from solver.graph.problem import Intervals
 from tests.graph.drawn import staged_tables
 from tests.recorded import as_recorded, digest, summary
 from tests.seeds import one_each
-from tests.small_instances import random_instance
-from tests.widened import widened
+from tests.small_instances import random_instance, widened
 
 
 @pytest.mark.parametrize("seed", one_each(range(12), 4))

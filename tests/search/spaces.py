@@ -16,10 +16,9 @@ from tests.cramped import one_degree
 from tests.expert_instances import expert_instance
 from tests.random_configs import scheduled, slower, zoned
 from tests.recorded import as_recorded, digest
-from tests.small_instances import random_instance
+from tests.small_instances import random_instance, widened
 from tests.stage_degrees import stage_instance
 from tests.unlike_degrees import unlike_instance
-from tests.widened import widened
 
 THREE_STAGES = {"pipeline_parallel": (1, 2, 3)}
 

@@ -22,8 +22,7 @@ from tests.brute_force import optimum_ns
 from tests.certified_cases import instance
 from tests.recorded import as_recorded
 from tests.seeds import one_each
-from tests.small_instances import random_instance
-from tests.widened import widened
+from tests.small_instances import random_instance, widened
 
 
 def has_plan(one: Instance) -> bool:

@@ -18,7 +18,7 @@ from tests.recorded import as_recorded
 from tests.resealed import Changes, resealed
 from tests.seeds import one_each
 from tests.small_families import SEEDS, searched, small_family
-from tests.spot_instances import spot_instance
+from tests.small_instances import spot_instance
 from tests.verify.forgeries import judged
 
 
