@@ -7,6 +7,7 @@ from typing import Any
 from formulations.costs.tables import CostTables
 from formulations.decisions import ALL_FREE, Given
 from formulations.models.cpsat import CpSat
+from formulations.models.degrees import ManyConfigs
 from formulations.models.milp import Milp
 from formulations.models.model import Model, Term, negated, total_of
 from formulations.models.step_time import OneConfig
@@ -15,6 +16,7 @@ from solver.backends.outcome import Outcome
 from solver.options import SolveOptions
 from solver.result import Status
 from solver.search.paths import first_cuts
+from tests.random_configs import random_tables
 from tests.recorded import as_recorded, digest
 
 
@@ -111,3 +113,16 @@ def check_sizes(name: str, drawn: Mapping[str, CostTables], given: Given = ALL_F
             built.raise_step_time(1000)
             figures[f"{case} {twin.name}"] = size_of(built.model)
     as_recorded(name, figures)
+
+
+def check_alternatives(twin: Twin) -> None:
+    """The same of models with two alternatives each, by the name of the engine."""
+    figures = dict[str, object]()
+    for seed in range(0, 12, 2):
+        many = ManyConfigs(twin.model())
+        for number in (seed, seed + 1):
+            tables = random_tables(number, zones=seed % 4 > 0)
+            part = many.add_config(tables, 1 + number, Given(max_step_time_ns=10**12))
+            with_first_cuts(tables, part).raise_step_time(1000)
+        figures[f"{seed}"] = size_of(many.model)
+    as_recorded(twin.name, figures)

@@ -2,7 +2,7 @@
 
 from formulations.models.cpsat import CpSat
 from formulations.models.model import weighted
-from tests.twins import solved
+from tests.twins import CPSAT, check_alternatives, solved
 
 
 def test_constants_count_in_what_is_minimised() -> None:
@@ -19,3 +19,7 @@ def test_constants_count_in_what_is_minimised() -> None:
     model.within(0, x, None, 4)
     model.minimize(weighted([-1], [x]))
     assert solved(model).objective == -4
+
+
+def test_models_of_alternatives_are_the_recorded_ones() -> None:
+    check_alternatives(CPSAT)

@@ -8,6 +8,7 @@ from formulations.models.layer_to_stage import excess
 from formulations.models.milp import choice_slack, pair_slack
 from formulations.models.model import Term
 from tests.models.test_layer_to_stage import random_runs, values
+from tests.twins import MILP, check_alternatives
 
 
 def value(term: Term) -> int:
@@ -49,3 +50,7 @@ def test_pair_rows_value_both_choices(seed: int) -> None:
             for key in keys
         ]
         assert max(rows) == costs[first, second][a:b].sum()
+
+
+def test_models_of_alternatives_are_the_recorded_ones() -> None:
+    check_alternatives(MILP)
