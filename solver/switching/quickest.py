@@ -15,7 +15,6 @@ from formulations.errors import PlanError
 from formulations.instance import Cluster, Workload
 from formulations.instance.record import MOST_TEXT
 from formulations.lengths.problem import Moves
-from formulations.plan import Plan
 from formulations.switching.shards import layout_of
 from formulations.switching.switch import (
     Demand,
@@ -29,6 +28,7 @@ from formulations.switching.switch import (
 from solver.document import PlanDocument
 from solver.files import sealed
 from solver.interrupt import TimeUp, time_up_after
+from solver.plan_figures import plan_of
 from solver.switch_document import (
     KINDS,
     ClassDocument,
@@ -160,10 +160,13 @@ def joined(sendings: Iterable[Sending]) -> list[Sending]:
 def switch_document(
     before: PlanDocument, after: PlanDocument, moves: Moves, time_limit_s: float | None = None
 ) -> SwitchDocument:
-    """The switch between two files with plans, for the same model and the same machines."""
+    """The switch between two files with plans, for the same model and the same machines.
+
+    Raises PlanError for a file that was changed, or that has no plan.
+    """
     begin = monotonic()
     workload, cluster = before.instance.workload, before.instance.cluster
-    ends = [_plan(document) for document in (before, after)]
+    ends = [plan_of(document) for document in (before, after)]
     first, last = (layout_of(cluster, plan) for plan in ends)
     switch = switch_of(cluster, workload, first, last, KINDS[moves])
     sendings = plan_switch(switch, time_limit_s).sendings
@@ -178,17 +181,6 @@ def switch_document(
             cluster=cluster,
             runtime_s=monotonic() - begin,
         )
-    )
-
-
-def _plan(document: PlanDocument) -> Plan:
-    """The plan of a file that has one."""
-    assert document.config is not None  # callers refuse files without a plan
-    number = {name: n for n, name in enumerate(document.instance.cluster.node_names)}
-    return Plan(
-        config=document.config,
-        node_order=tuple(number[name] for name in document.node_order),
-        replicas=tuple(replica.replica(number) for replica in document.replicas),
     )
 
 

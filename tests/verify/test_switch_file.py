@@ -7,6 +7,7 @@ import pytest
 
 from formulations.instance import Instance
 from formulations.lengths.problem import Moves
+from solver.files import sealed
 from solver.switching.quickest import switch_document
 from solver.verify import verify_switch
 from tests.expert_instances import expert_instance
@@ -62,7 +63,7 @@ def test_what_is_said_of_forged_switches() -> None:
 def test_bug_experts_that_nobody_holds_are_refused() -> None:
     """More ranks to share the experts than there are: some would be in no GPU, and never arrive."""
     own = [one for one in plan_files(expert_instance(4)) if one.config and one.config.ep > 1]
-    before, after = (one.but(config=one.config and one.config.but(ep=64)) for one in own[:2])
+    before, after = (sealed(one.but(config={"ep": 64})) for one in own[:2])
     checked = verify_switch(switch_document(before, after, "parameters"))
     fields = [one.split(":")[0] for one in checked.problems]
     assert fields == ["before.config.ep", "after.config.ep"]
