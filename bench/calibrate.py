@@ -170,8 +170,9 @@ TWINS = {
     "GB300": "B200",
     "B300": "B200",
 }
-#: Twins whose maxima steps show to be a factor above (`bench.overlap`).
+#: What only steps show (`bench.step_fits`): twins whose maxima are a factor above; maxima.
 FASTER = {"GB300": 1.3}
+BY_STEPS = {"T4": 0.2}
 #: Types between two measured ones.
 BETWEEN = ("H100", "H200")
 
@@ -264,6 +265,7 @@ def _derived(gpu: GpuType, found: Gpus, maximum: float) -> GpuType:
         return _as(gpu, twin.model_copy(update=maxima))
     if gpu.name in BETWEEN:
         return _between(gpu, found[BASE], found["B200"])
+    maximum = BY_STEPS.get(gpu.name, maximum)
     if gpu.name == "A10G":
         reached = found["A10"].efficiency_maximum * found["A10"].half_peak
         maximum = min(1.0, reached / gpu.half_peak)

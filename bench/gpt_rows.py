@@ -153,6 +153,11 @@ def megatron_2022(row: Row) -> tuple[Case, Run]:
     return case, run
 
 
+#: Of a launch on AWS P3 and G4 hosts with DeepSpeed's pipeline of 2020 (`step_fits`).
+AMP_LAUNCH_S = 180e-6
+#: AMP gives T4s 50 Gbit/s inside a node; without peer access data goes through the host's memory,
+#: up and down the same link.
+AMP_LINKS = {"T4": {"intra_node": "25 Gbit/s"}}
 #: Nodes of AMP's clusters, in the hosts' order, and the network between them.
 AMP_CLUSTERS: dict[str, tuple[list[tuple[str, int]], str]] = {
     "homogeneous": ([("T4", 4)], "50 Gbit/s"),
@@ -182,6 +187,7 @@ def amp(row: Row) -> tuple[Case, Run]:
     workload = _gpt(*sizes, model["sequence_length"], model["vocabulary_size"], batch)
     groups = [
         {"name": gpu.lower(), "gpu": gpu, "gpus_per_node": 4, "nodes": n, "inter_node": network}
+        | AMP_LINKS.get(gpu, {})
         for gpu, n in kinds
     ]
     run = Run(
@@ -194,5 +200,6 @@ def amp(row: Row) -> tuple[Case, Run]:
         pp=pp,
         zero=0,
         boundaries=row.get("boundaries"),
+        launch_s=AMP_LAUNCH_S,
     )
     return case, run

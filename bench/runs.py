@@ -5,7 +5,7 @@ parentheses: LLAMA3.1_405B is llama3-405b.
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -17,7 +17,7 @@ import yaml
 from formulations.costs.plan_costs import plan_costs
 from formulations.costs.tables import CostTables, build_tables
 from formulations.decisions import Decisions
-from formulations.instance import Instance
+from formulations.instance import GpuType, Instance
 from formulations.instance.catalogue import workload_catalogue
 from formulations.instance.load import parse_instance
 from formulations.plan import Configuration, Degrees, Plan, Recomputed, uniform_plan
@@ -64,6 +64,7 @@ class Run:
     """What a row says of its run, in words of an instance and a configuration.
 
     groups: `cluster.groups` as written. halved: every second block of a stage is recomputed.
+    launch_s: seconds of a launch on the row's hosts; None for the catalogue's.
     """
 
     workload: dict[str, Any]
@@ -80,6 +81,7 @@ class Run:
     recompute: str = "none"
     halved: bool = False
     boundaries: Sequence[int] | None = None
+    launch_s: float | None = None
     cluster: dict[str, Any] = field(default_factory=dict)
 
     def instance(self) -> Instance:
@@ -110,6 +112,9 @@ class Run:
         """The instance, and the plan cut as stated, or as Megatron-LM cuts. NotExpressible."""
         instance = self.instance()
         self._check(instance)
+        if self.launch_s is not None:
+            launch = {"launch_overhead_s": self.launch_s}
+            instance = with_gpus(instance, lambda gpu: gpu.model_copy(update=launch))
         experts = instance.workload.experts
         config = Configuration.model_validate(
             {
@@ -142,6 +147,13 @@ class Run:
             return [Recomputed(way="full", blocks=int(count) // 2) for count in blocks]
 
         return instance, uniform_plan(instance, config, order, boundaries, shares, half)
+
+
+def with_gpus(instance: Instance, change: Callable[[GpuType], GpuType]) -> Instance:
+    """The instance with every GPU type changed."""
+    groups = instance.cluster.groups
+    changed = [group.model_copy(update={"gpu": change(group.gpu)}) for group in groups]
+    return instance.model_copy(update={"cluster": instance.cluster.with_groups(changed)})
 
 
 def plain(name: str) -> str:
