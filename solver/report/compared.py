@@ -306,7 +306,7 @@ def shortlist_text(best: Result, plans: Shortlist) -> list[RenderableType]:
         {
             "predicted step": lambda row: time_text(seconds(row[1].step_time_ns)),
             "behind the first": lambda row: percent(row[1].behind),
-            "chance to be the fastest": lambda row: percent(row[1].chance),
+            "chance to be the fastest": lambda row: f"{100 * row[1].chance:.0f} %",
         },
     )
     reach = percent(plans.margin)
