@@ -8,6 +8,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from io import StringIO
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 from rich.console import RenderableType
@@ -18,10 +20,12 @@ from formulations.instance.transformer import build_workload
 from solver.comparison import Answer, Comparison, Evaluation, Finding
 from solver.document import PlanDocument
 from solver.files import sealed
+from solver.front_document import ClusterRecord
 from solver.lengths.choose import build_lengths, choose
 from solver.lengths_document import LengthsDocument
 from solver.plan_figures import costs_of
 from solver.replay.player import Replay, Span
+from solver.replay.policy import Policy
 from solver.report.catalogue import catalogue_report, workload_json, workload_report
 from solver.report.compared import (
     comparison_json,
@@ -32,12 +36,12 @@ from solver.report.compared import (
     explanation,
 )
 from solver.report.fleet import fleet_text
-from solver.report.front import front_report
-from solver.report.front_picture import front_page, front_picture
+from solver.report.front import Figures, front_report, subset_lines
+from solver.report.front_picture import Mark, front_page, front_picture
 from solver.report.html.page import html_page
-from solver.report.layout import draw
+from solver.report.layout import Labelled, draw
 from solver.report.lengths import lengths_page, step_text
-from solver.report.replay import replay_picture
+from solver.report.replay import replay_json, replay_picture, replay_text
 from solver.report.step import chrome_trace, timeline_data
 from solver.report.switch import switch_page, switch_text
 from solver.report.text import chain_text, plan_text, solution_text
@@ -51,6 +55,8 @@ from tests.report.cases import fleets, front, subsets
 from tests.switch_cases import example
 
 MS = 10**6
+#: A point of another source in the picture of a front.
+THEIRS = Mark("other", Figures(1.0, 1.0), "x", "theirs < ours")
 FOLDER = ROOT / "tests" / "data" / "shown"
 #: Plans that together have zones, chunks, experts, spot nodes, split backward passes, idle nodes.
 PLANS = ("on_spot", "interleaved", "zones", "split_backward", "whole_experts", "sharded", "idle")
@@ -88,9 +94,40 @@ def report_on(name: str) -> str:
 
 
 def fleet(n: int) -> str:
-    """What `recover` prints of one of three fleets, of which some nodes may be idle."""
-    document = fleets()[n]
+    """What `recover` prints of one of three fleets, of which some nodes may be idle.
+
+    Then of the second as if there had been no pipeline 0 before.
+    """
+    _, after, _ = every = fleets()
+    assert after.recovery is not None
+    fewer = after.but(recovery=after.recovery.but(before=after.recovery.before[1:]))
+    document = (*every, fewer)[n]
     return drawn(*fleet_text(document, 2 * document.step_time_s))
+
+
+def subsets_of_nodes() -> str:
+    """The best of every size; why nodes are idle, from what is known with one node more."""
+    document = subsets()
+    fastest = min(document.points, key=lambda point: point.plan.step_time_s or 0.0)
+    more = (fastest.nodes[0], fastest.nodes[1] + 1)
+    record = next(cluster for cluster in document.clusters if cluster.nodes == more)
+    others = [cluster for cluster in document.clusters if cluster.nodes != more]
+    known: tuple[list[ClusterRecord], ...] = (
+        [],
+        [record.but(standing="infeasible", step_time_ns=None)],
+        [record.but(step_time_ns=2 * 10**9)],
+        [record.but(standing="open", step_time_ns=None)],
+    )
+    lines = [subset_lines(document.but(clusters=(*others, *changed))) for changed in known]
+    return drawn(*front_report(document), *map(Labelled, lines))
+
+
+def front_in_time() -> str:
+    """A front, and where its clusters stand if time had run out: of open ones five are named."""
+    document = front()
+    opened = tuple(c.but(standing="open") for c in document.clusters for _ in range(3))
+    late = document.but(clusters=opened, termination="time_limit")
+    return drawn(*front_report(document), "", *front_report(late))
 
 
 def body(page: str) -> str:
@@ -113,6 +150,16 @@ def replays() -> dict[str, Replay]:
     spans = ((0, 4, "training", 3, 2), (4, 6, "waiting", 0, 0), (6, 10, "training", 3, 1))
     run = tuple(Span(begin * 10**9, end * 10**9, *rest) for begin, end, *rest in spans)  # type: ignore[arg-type]
     return {"ours": Replay(run, 10), "restart": Replay(run, 10)}
+
+
+def replayed() -> str:
+    """Two policies, of which one was stopped, in words and as data; they share a source."""
+    ours, restart = replays().values()
+    rests_on = {"ours": ("a paper",), "restart": ("a paper", "a page")}
+    policies = {name: cast(Policy, SimpleNamespace(sources=own)) for name, own in rests_on.items()}
+    stopped = replace(restart, complete=False)
+    runs = {"ours": (policies["ours"], ours), "restart": (policies["restart"], stopped)}
+    return drawn(*replay_text(runs, "plans of the templates"), json.dumps(replay_json(runs)))
 
 
 def lengths() -> LengthsDocument:
@@ -200,17 +247,18 @@ REPORTS: dict[str, Callable[[], str]] = {
     "catalogued": catalogued,
     "compared": compared,
     "evaluated": evaluated,
-    "front": lambda: drawn(*front_report(front())),
-    "front_picture": lambda: front_picture(front()),
+    "front": front_in_time,
+    "front_picture": lambda: front_picture(front(), [THEIRS], "theirs & more"),
     "front_page": lambda: body(front_page(front())),
     "page": page,
-    "subsets": lambda: drawn(*front_report(subsets())),
-    **{f"fleet_{n}": partial(fleet, n) for n in range(3)},
+    "subsets": subsets_of_nodes,
+    **{f"fleet_{n}": partial(fleet, n) for n in range(4)},
     "switch": lambda: drawn(*switch_text(example().but(runtime_s=2.0))),
     "switch_page": lambda: body(switch_page(example().but(runtime_s=2.0))),
     "trace": lambda: chrome_trace(plan("interleaved"), step_of(plan("interleaved"))),
     "timeline": lambda: json.dumps(timeline_data(plan("zones"), step_of(plan("zones")))),
     "lengths": lambda: drawn(*step_text(lengths())) + body(lengths_page(lengths())),
+    "replay": replayed,
     "replay_picture": lambda: replay_picture("x", replays()),
 }
 

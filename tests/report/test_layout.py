@@ -8,6 +8,7 @@ from rich.console import Console, RenderableType
 from solver.report.layout import Grid, Labelled
 from solver.report.stages import memory_table, stage_table, traffic_table
 from tests.hand_made import document_of, results
+from tests.report.shown import check_stored
 from tests.seeds import few_and_many
 
 
@@ -53,12 +54,4 @@ def test_lines_keep_numbers_with_their_units() -> None:
     assert [line[14:].rstrip() for line in lines] == ["none,", "ZeRO 1,", "12.5 %", "and", "4 GiB"]
 
 
-def test_pages_have_the_same_cells() -> None:
-    """Numbers have their class; what HTML reserves is escaped."""
-    grid = Grid(["a<b"], ["n"], [["x & y", "1"]])
-    assert grid.html() == (
-        "<table><tr><th>a&lt;b</th><th class=number>n</th></tr>"
-        "<tr><td>x &amp; y</td><td class=number>1</td></tr></table>"
-    )
-    row = "<tr><th scope=row>step</th><td>&lt; 1 s</td></tr>"
-    assert Labelled([("step", "< 1 s")]).html() == f"<table class=lines>{row}</table>"
+test_tables_of_pages_and_terminals_are_as_stored = check_stored("front_page", "interleaved")
