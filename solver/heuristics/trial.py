@@ -156,24 +156,6 @@ class OrderTrial(Trial):
             send = lanes.send_ns[:, kinds, boundaries].reshape(shape).T
             yield lanes.micro_batches, self._times(lanes.micro_batches, groups, splits, send)
 
-    def _of_devices(self, stages: Array) -> Array:
-        """[p, ..] sums of [S, ..] over the chunks of every device."""
-        sums: Array = stages.reshape(-1, self.config.pp, *stages.shape[1:]).sum(axis=0)
-        return sums
-
-    def finish_ns(self, splits: Array) -> Array:
-        """[p, N] optimizer and parameter gather of every device."""
-        start, end = splits[:, :-1].T, splits[:, 1:].T
-        stages = np.arange(len(start))[:, None]
-        gather = self._of_devices(self._gather[stages, end] - self._gather[stages, start])
-        table = self.space.optimizer
-        every = self._of_devices(table[end] - table[start])
-        slowest = [
-            every[k][:, sorted({j for j, _ in kinds})].max(axis=1)
-            for k, kinds in enumerate(self.balance.kinds[: len(every)])
-        ]
-        return np.array(slowest) + gather + self.placement.gather_latency_ns[:, None]
-
     @property
     def after(self) -> Array:
         """[S, n] what the layers before each boundary add to the tail of every stage."""
@@ -182,18 +164,27 @@ class OrderTrial(Trial):
         sums: Array = self._sync + self._gather + optimizer
         return sums
 
-    def sync_ns(self, splits: Array) -> Array:
-        """[p, N] gradient sync of every device."""
-        stages = np.arange(len(self._sync))[:, None]
-        sync = self._sync[stages, splits[:, 1:].T] - self._sync[stages, splits[:, :-1].T]
-        return self._of_devices(sync) + self.placement.sync_latency_ns[:, None]
-
     def tail_ns(self, splits: Array) -> Array:
-        """[p, N] of this order."""
-        finish = self.finish_ns(splits)
+        """[p, N] gradient sync, then optimizer and parameter gather, of this order."""
+        start, end = splits[:, :-1].T, splits[:, 1:].T
+        stages, pp = np.arange(len(start))[:, None], self.config.pp
+
+        def of_devices(layers_ns: Array) -> Array:
+            """[p, ..] of [S, ..]: over the chunks of every device."""
+            sums: Array = layers_ns.reshape(-1, pp, *layers_ns.shape[1:]).sum(axis=0)
+            return sums
+
+        sync, gather = (
+            of_devices(before[stages, end] - before[stages, start])
+            for before in (self._sync, self._gather)
+        )
+        optimizer = of_devices(self.space.optimizer[end] - self.space.optimizer[start])
+        groups = self.balance.groups[:pp]  # those of a device are the same on all its chunks
+        slowest = [optimizer[k][:, sorted(set(groups[k]))].max(axis=1) for k in range(pp)]
+        finish = np.array(slowest) + gather + self.placement.gather_latency_ns[:, None]
         if self.tables.tied:
             finish[[0, -1]] = finish[[0, -1]].max(axis=0) + self.placement.embedding_ns
-        return self.sync_ns(splits) + finish
+        return sync + self.placement.sync_latency_ns[:, None] + finish
 
     def judge(self, splits: Array, paths: bool = False) -> tuple[Array, list[Paths]]:
         """Simulated step time of every split [N], and if asked for one critical path each."""
@@ -217,21 +208,16 @@ class PathPool:
     """
 
     def __init__(self) -> None:
-        self._known: dict[int, Paths] = {}
+        self._known: dict[int, Array] = {}  #: device, weights and transfers of each path
 
     def learn(self, critical: list[Paths]) -> None:
         """Adds the paths."""
         for paths in critical:
-            old = self._known.get(paths.micro_batches)
             rows = np.column_stack([paths.device, paths.weights, paths.transfers])
-            if old is not None:
-                before = np.column_stack([old.device, old.weights, old.transfers])
+            if (before := self._known.get(paths.micro_batches)) is not None:
                 rows = np.concatenate([before, rows])
-            rows = rows[np.sort(np.unique(rows, axis=0, return_index=True)[1])][-MOST_PATHS:]
-            end = 1 + paths.weights.shape[1]
-            self._known[paths.micro_batches] = Paths(
-                paths.micro_batches, rows[:, 1:end], rows[:, end:], rows[:, 0]
-            )
+            distinct_rows = np.sort(np.unique(rows, axis=0, return_index=True)[1])
+            self._known[paths.micro_batches] = rows[distinct_rows][-MOST_PATHS:]
 
     def bound_ns(self, trial: Trial, splits: Array) -> Bounds:
         """[N] step time of every split at least; exact in floating point below 2^53 ns."""
@@ -244,7 +230,7 @@ class PathPool:
             weight = [] if times.weight is None else [times.weight]
             parts = [times.forward, times.backward, *weight, times.send]
             terms = np.concatenate(parts).astype(np.float64)
-            counts = np.concatenate([paths.weights, paths.transfers], axis=1)
-            value = (terms.T @ counts.T).reshape(-1, len(splits), len(paths.device))
-            np.maximum(bound, (value.max(axis=0) + tail[:, paths.device]).max(axis=1), out=bound)
+            device, counts = paths[:, 0], paths[:, 1:]
+            value = (terms.T @ counts.T).reshape(-1, len(splits), len(paths))
+            np.maximum(bound, (value.max(axis=0) + tail[:, device]).max(axis=1), out=bound)
         return bound
