@@ -1,4 +1,4 @@
-"""Assignments equal the best of all permutations; sources share the work."""
+"""Assignments equal the best of all permutations, and with sources the recorded ones."""
 
 import random
 from collections.abc import Sequence
@@ -18,7 +18,6 @@ from solver.fleets.node_assignment import (
     NodeAssigner,
     Situation,
     cheapest,
-    chosen_sources,
     least_largest,
 )
 from tests.random_fleets import LAYERS, cluster, random_template
@@ -88,14 +87,3 @@ def test_assignments_are_the_recorded_ones(large: int, monkeypatch: pytest.Monke
         figures[f"{seed} {large}"] = [*told, *map(list, best.nodes)]
         assert best.transfer_ns >= assigner.least_receiving_ns
     as_recorded("node_assignment", figures)
-
-
-def test_sources_share_the_work_where_that_is_faster() -> None:
-    """Nodes 0 and 1 hold layers 0 and 1. 2 and 3 lack layer 0: each sends one, in a second.
-
-    Node 2 lacks both: it receives in two seconds, from whomever.
-    """
-    links, held = Links(cluster(4)), {0: range(2), 1: range(2)}
-    for wanted, sources in (([(2, 0), (3, 0)], [0, 1]), ([(2, 0), (2, 1)], [0, 0])):
-        copies = chosen_sources(links, held, wanted, [10**9, 10**9])
-        assert sorted(copy.source or 0 for copy in copies) == sources

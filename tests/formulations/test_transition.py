@@ -3,12 +3,10 @@
 import random
 
 from formulations.fleet import Pipeline, Template, holdings, stage_on
-from formulations.instance import Cluster, Link, NodeGroup
-from formulations.instance.machines import ZoneLink, ZonePair
 from formulations.transition import Copy, Links, layer_state_bytes, missing
 from tests.random_configs import zoned
 from tests.recorded import as_recorded
-from tests.small_instances import gpu, nodes_of, random_instance
+from tests.small_instances import random_instance
 
 
 def template(*stages: tuple[int, int, int]) -> Template:
@@ -23,14 +21,6 @@ def template(*stages: tuple[int, int, int]) -> Template:
 
 TWO = template((0, 2, 0), (2, 3, 0), (3, 5, 1))  #: layers 0-2 and 3-4
 THREE = template((0, 2, 0), (2, 3, 1), (3, 5, 2))  #: layers 0-1, 2, 3-4
-
-
-def group(gigabytes_per_s: float, zone: str | None = None) -> NodeGroup:
-    """Two nodes of four GPUs with a link of so many GB/s and 10 us."""
-    fast, slow = (1e11, 1e-6), (gigabytes_per_s * 1e9, 1e-5)
-    inside, outside = (Link(bandwidth_bytes_per_s=b, latency_s=s) for b, s in (fast, slow))
-    node = nodes_of(gpu("g", 100, 10), gpus_per_node=4, intra_node=inside, inter_node=outside)
-    return node.but(nodes=2, zone=zone)
 
 
 def test_missing_are_the_layers_not_held_yet() -> None:
@@ -59,19 +49,3 @@ def test_times_are_the_recorded_ones() -> None:
         figures[f"{seed}"] = [list(sizes), loads, links.transfer_ns(copies, sizes)]
     assert links.transfer_ns([], sizes) == 0
     as_recorded("transition", figures)
-
-
-def test_flows_between_zones_share_their_link() -> None:
-    """Two copies of 1 kB from x to y at 0.1 GB/s take 20 us, back one takes 10; x to z has its own.
-
-    1 kB from x to z takes 20 us at 0.05 GB/s; the longest start between zones is 7 us.
-    """
-    groups = (group(1, "x"), group(1, "y"), group(1, "z"))
-    slow = ZonePair(zones=("z", "x"), link=ZoneLink(bandwidth_bytes_per_s=5e7, latency_s=7e-6))
-    between = ZoneLink(bandwidth_bytes_per_s=1e8, latency_s=0)
-    links = Links(Cluster(groups=groups, zone_link=between, zone_links=(slow,)))
-    copies = [Copy(0, 0, 2), Copy(0, 1, 3), Copy(0, 2, 0), Copy(0, 0, 4)]
-    loads = links.loads_ns(copies, [1000])
-    zones = {pair: loads["zone", *pair] for pair in ((0, 1), (1, 0), (0, 2))}
-    assert zones == {(0, 1): 20_000, (1, 0): 10_000, (0, 2): 20_000}
-    assert links.transfer_ns(copies, [1000]) == 20_000 + 10_000 + 7_000

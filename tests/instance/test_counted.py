@@ -58,17 +58,3 @@ def test_layers_are_the_recorded_ones() -> None:
             chain = digest(layers(model, flash, precision))
             figures[f"{name} {flash} {precision}"] = [chain, model.parameters]
     as_recorded("counted", figures)
-
-
-def test_figures_of_a_block_by_hand() -> None:
-    """2 per product and token, 2 s^2 per score column; kept per head 2 s^2, or 4 s with flash.
-
-    Blocks are numbered by their figures.
-    """
-    chain, flash = layers(), layers(flash=True)
-    kinds = ["embedding", "block", "block", "block_2", "block", "head"]
-    assert [layer.kind for layer in chain] == kinds
-    assert chain[1].forward_flops == flash[1].forward_flops == 2 * 4 * 60 + 2 * 16 * 16
-    assert chain[1].sharded_activation_bytes == 4 * 40 + 2 * 2 * 16
-    assert flash[1].sharded_activation_bytes == 4 * 40 + 2 * 4 * 4
-    assert MODEL.parameters == 4 * 110 + 24 + 8 + 400 * 2

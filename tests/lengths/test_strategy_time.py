@@ -43,22 +43,6 @@ def test_parts_and_lengths_that_decide_are_the_recorded_ones() -> None:
     as_recorded("strategy_time", figures)
 
 
-def test_parts_and_lengths_that_decide_by_hand() -> None:
-    """Of 100 tokens a ns each, 4 replicas to 1 three times as slow share 4 x 3 to 1.
-
-    4 sequences of 100 on a fast and a slow one: 3 and 1, 300 ns. 12288 and 4096 of 16384 parts.
-    One more sequence of 700 tokens takes 700 alone, more than its share: it decides.
-    """
-    fast, slow = (Replica(1, 1000, RowTime(0.0, price, 0)) for price in (1.0, 3.0))
-    times = StrategyTimes(Strategy("unlike", (fast, slow)), (Atom(100, 4), Atom(700, 1)), "packed")
-    assert times.of_set((0,)) == 300
-    assert times.parts((0,), 300) == [12288, 4096]
-    assert times.undivided((0, 1)) == []  # 1100 / (1 + 1 / 3) = 825 ns is more than 700
-    like = StrategyTimes(Strategy("like", (fast, fast)), (Atom(100, 4), Atom(700, 1)), "packed")
-    assert like.of_set((0, 1)) == 700
-    assert like.undivided((0, 1)) == [1]
-
-
 @pytest.mark.parametrize(
     ("rows", "time_ns"),
     [

@@ -2,10 +2,9 @@
 
 import random
 
-from formulations.lengths.problem import Atom, Mixed, Replica, RowTime, Strategy, Switching
+from formulations.lengths.problem import Switching
 from formulations.lengths.tour import (
     Group,
-    GroupFigures,
     Hop,
     Single,
     Tour,
@@ -48,24 +47,3 @@ def test_switches_of_a_step_by_hand() -> None:
     assert hops(SWITCHING, tour) == [Hop(0, 1, "parameters", 1), Hop(1, 2, "both", 1212), back]
     first = Tour(0, (Group(0, (0,)), Group(1, (1,))))
     assert hops(SWITCHING, first) == [Hop(0, 1, "both", 101), Hop(1, 0, "gradients", 1000)]
-
-
-def test_figures_of_a_group_by_hand() -> None:
-    """Lengths 1 and 3 of 1, 2, 3: two buckets; 3 x 1 + 2 x 3 = 9 tokens in rows of 4, 2 replicas.
-
-    9 tokens are 3 rows, 2 on each, and half of 9 ns. Unlike replicas of 1 and 3 ns a token take 12
-    and 4 of 16 tokens: 3 rows and 1. A strategy that does not take all atoms is none alone.
-    """
-    fast, slow = (Replica(1, 4, RowTime(0.0, price, 0)) for price in (1.0, 3.0))
-    strategies = (Strategy("two", (fast, fast)), Strategy("unlike", (fast, slow)))
-    measured = Strategy("measured", atoms_ns=(None, 4, None, None))
-    atoms = (Atom(1, 3), Atom(2, 1), Atom(3, 2), Atom(4, 4))
-    mixed = Mixed(atoms, (*strategies, measured), SWITCHING)
-    tour = Tour(0, (Group(0, (0, 2)), Group(1, (3,)), Group(2, (1,))))
-    assert list(group_figures(mixed, tour)) == [
-        GroupFigures(0, (0, 2), ((0, 1), (2, 3)), 5, 9, (2, 2), 5),
-        GroupFigures(1, (3,), ((3, 4),), 4, 16, (3, 1), 12),
-        GroupFigures(2, (1,), ((1, 2),), 1, 2, (), 4),
-    ]
-    table = ((0,),)
-    assert best_single(Mixed(atoms, (measured,), Switching(table, table))) is None

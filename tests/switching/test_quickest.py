@@ -25,7 +25,7 @@ from tests.hand_made import results
 from tests.recorded import as_recorded, digest
 from tests.resealed import forged as forged_plan
 from tests.seeds import few_and_many
-from tests.switch_cases import SIZE, cluster, example, machines, tiny_switch, whole_switch
+from tests.switch_cases import example, tiny_switch
 
 #: Assignments that brute force tries.
 MOST = 20_000
@@ -81,19 +81,6 @@ def test_plans_are_the_recorded_ones() -> None:
         sendings = digest(list(map(list, plan.sendings)))
         figures[f"plan {seed}"] = [plan.time_ns, plan.published_ns, len(plan.sendings), sendings]
     as_recorded("switching", figures)
-
-
-def test_links_of_zones_take_their_share() -> None:
-    """An owner in zone a, one in b, and c needs 2 S bytes: at 1 and 3 GB/s they send 1/2 and 3/2 S.
-
-    So S / 2 ns over both links; all over the quicker one takes 2 S / 3, which the rule does not do
-    either: it sends from the owner that has sent least, the first, in 2 S.
-    """
-    nodes = (machines(1, 1, 1e11, 1e11, name=name, zone=name) for name in "abc")
-    own = cluster(*nodes, between_zones=1e9, pairs={("c", "b"): 3e9})
-    planned = plan_switch(whole_switch(own, [0, 1], [2]))
-    assert planned.bound.time_ns == pytest.approx(SIZE / 4, abs=2)
-    assert planned.bound.time_ns <= planned.time_ns < planned.published_ns
 
 
 def known_plans() -> tuple[Instance, list[Plan]]:

@@ -3,7 +3,6 @@
 from typing import get_args
 
 from bench.switching import in_order
-from formulations.instance import Workload
 from formulations.switching.shards import (
     Kind,
     Layout,
@@ -30,24 +29,6 @@ def test_layouts_and_slices_are_the_recorded_ones() -> None:
         ]
         figures[name] = [num_gpus, digest(layout), digest(moves)]
     as_recorded("shards", figures)
-
-
-def moved(model: Workload, before: Layout, after: Layout) -> dict[tuple[object, object], int]:
-    """Bytes of parameters from owners to needers."""
-    classes = slice_classes(model, before, after, ["parameters"])
-    return {(one.owners, one.needers): one.size_bytes for one in classes}
-
-
-def test_slices_are_the_cells_of_both_cuts() -> None:
-    """8 elements: from halves on GPUs 0, 1 to quarters on 0-3. 1 and 3 get what 0 and 1 have.
-
-    GPU 0 keeps its first quarter; 1 needs the second, 2 the third, 3 the fourth: 2 elements each,
-    in 16 bit. The seven elements that are not split are missing on 2 and 3.
-    """
-    model = workload([layer("embedding", 1, 8, 4)], 1, 1, False)
-    before, after = (Layout((Seat((0, 1), tp, tuple(range(tp))),)) for tp in (2, 4))
-    cells = {((0,), (1,)): 4, ((1,), (2,)): 4, ((1,), (3,)): 4, ((0, 1), (2, 3)): 14}
-    assert moved(model, before, after) == cells
 
 
 def test_both_copies_of_a_tied_matrix_may_send_it() -> None:
