@@ -39,16 +39,16 @@ search: {{micro_batch: 1{search}}}
 {more}""")
 
 
-def test_sequence_is_split_where_tensor_groups_divide_it() -> None:
-    """By default where a degree is above 1, and as the profile says."""
+def test_splits_of_sequences_are_the_recorded_ones() -> None:
+    """Where a degree above 1 divides them, and as the profile says."""
     degrees = ", tensor_parallel: [1, 2]"
     searches = ("512", degrees), ("511", degrees), ("512", ", tensor_parallel: 1")
-    split = [small(workload=f"sequence_length: {s}", search=more).search for s, more in searches]
-    assert [search.sequence_parallel for search in split] == [True, False, False]
-    assert [search.split_tokens for search in split] == [512, 0, 0]
+    made = [small(workload=f"sequence_length: {s}", search=more) for s, more in searches]
     for flag in ("false", "true"):
         ways = f"flash_attention: {flag}\n  sequence_parallel: {flag}\n  times_ms"
-        more = PROFILE.replace("times_ms", ways)
-        instance = small(search=", tensor_parallel: 2", more=more)
-        stated = instance.workload.flash_attention, instance.search.sequence_parallel
-        assert stated == (flag == "true",) * 2
+        made.append(small(search=", tensor_parallel: 2", more=PROFILE.replace("times_ms", ways)))
+    stated = [
+        [one.search.sequence_parallel, one.search.split_tokens, one.workload.flash_attention]
+        for one in made
+    ]
+    as_recorded("resolve_search", {"splits": stated})

@@ -109,10 +109,8 @@ def test_dispatch_and_bound_by_hand(
 @pytest.mark.parametrize(
     "replicas",
     [
-        # LLaMA-2 32B on A800: pipelines, and one stage in two row lengths
+        # LLaMA-2 32B on A800; other GPUs, where a row has hardly a fixed time, unlike
         [Replica(2, 12_416, RowTime(1.895, 125_181.0, 48_078_196))] * 3,
-        # Other GPUs, where a row has hardly a fixed time, alike and unlike
-        [Replica(4, 32_768, RowTime(2.0, 1e5, 2_000_000))] * 3,
         [Replica(4, 32_768, RowTime(2.0 * k, 1e5 * k, 2_000_000)) for k in (1, 1.7, 3)],
     ],
 )
