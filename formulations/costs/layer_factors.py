@@ -83,11 +83,10 @@ def posterior(
 def measured_layers(instance: Instance, gpu: GpuType) -> MeasuredLayers | None:
     """Those of a GPU type that say something of an instance's layers.
 
-    Of dense blocks, in its precision, with or without fused attention as here, within REACH. None
-    where the instance's own measured steps correct the times on this type.
+    Of dense blocks, in its precision, with or without fused attention as here, within REACH.
     """
-    workload, calibration = instance.workload, instance.calibration
-    if workload.experts or (calibration is not None and calibration.names(gpu.name)):
+    workload = instance.workload
+    if workload.experts:
         return None
     attention: Attention = "fused_attention" if workload.flash_attention else "plain_attention"
     measured = gpu.measured_layers.get(attention)

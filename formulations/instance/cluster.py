@@ -136,6 +136,21 @@ class Cluster(Record):
             raise ValueError("network_efficiency without an entry for 1 node")
         return self
 
+    def with_network_factor(self, factor: float) -> "Cluster":
+        """What passes between nodes takes so many times as long."""
+        if factor == 1:
+            return self
+        links = [group.inter_node for group in self.groups]
+        slower = [
+            link.but(
+                bandwidth_bytes_per_s=link.bandwidth_bytes_per_s / factor,
+                latency_s=min(1.0, link.latency_s * factor),
+            )
+            for link in links
+        ]
+        pairs = zip(self.groups, slower, strict=True)
+        return self.with_groups([group.but(inter_node=link) for group, link in pairs])
+
     def efficiency(self, num_nodes: int) -> float:
         """Share of the nominal bandwidth that a collective over `num_nodes` nodes reaches."""
         return [share for fewest, share in self.network_efficiency if fewest <= num_nodes][-1]

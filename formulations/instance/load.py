@@ -152,12 +152,13 @@ def _resolve(written: InstanceFile, place: Place, folder: Path) -> Instance:
     # Of the memory, what measured peaks were above the model's is left free too.
     measured = (written.calibration and written.calibration.memory_headroom) or 0.0
     headroom = max(written.limits.memory_headroom, measured)
+    network = (written.calibration and written.calibration.network) or 1.0
     times, search = chosen
     return Instance(
         name=written.name,
         source=written.source,
         workload=workload,
-        cluster=cluster,
+        cluster=cluster.with_network_factor(network),
         profile=times,
         calibration=written.calibration,
         search=search,

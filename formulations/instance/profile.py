@@ -257,13 +257,11 @@ class Calibration(Section):
     memory_headroom: Fraction | None = None
     """Share of the memory to leave free at least: measured peaks were above the memory model's by
     as much."""
+    network: Factor | None = None
+    """What passes between nodes takes so many times as long."""
     factors: Table[Name, Table[Name, Table[Count, Table[Count, Factor]]]]
     """Layer kind -> GPU name -> tp -> micro-batch size -> what the layer's times are multiplied by,
     tensor-parallel traffic included. Where there is none: the mean of a kind on a GPU."""
-
-    def names(self, gpu: str) -> bool:
-        """Whether any kind has factors on this GPU type."""
-        return any(gpu in gpus for gpus in self.factors.values())
 
     def factor(self, kind: str, gpu: str, tp: int, micro_batch: int) -> float | None:
         """Of a kind at a kernel shape; else its geometric mean on this GPU type, if it has any."""

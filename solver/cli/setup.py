@@ -96,7 +96,8 @@ def calibrate_command(
     instance: Path = argument("INSTANCE", "Instance file."),
     measured: Path = option(
         "CSV of measured steps: tensor_parallel, data_parallel, pipeline_parallel, "
-        "micro_batch, seconds; also memory, group, global_batch, recompute and others.",
+        "micro_batch, seconds; also memory, group, global_batch, recompute, and of other models "
+        "hidden_size, layers and heads.",
         ...,
         metavar="FILE",
     ),
@@ -110,7 +111,7 @@ def calibrate_command(
     from formulations.instance.documents import read_text
     from formulations.instance.load import parse_instance
     from solver.measure.calibration import Corrected, fit, memory_headroom, section, summary
-    from solver.measure.steps_file import read_steps
+    from solver.measure.steps_file import read_steps, resized
 
     check_writable(out)
     text = read_text(instance, "the path of an instance file")
@@ -118,7 +119,7 @@ def calibrate_command(
     if planned.calibration is not None:
         allowed = "the instance without it, and all measured steps in one file"
         raise InstanceError(str(instance), "a calibration already", allowed)
-    rows = read_steps(measured, planned)
+    rows = read_steps(measured, planned, resized(text, str(instance), instance.parent))
     steps = [step for step, _ in rows]
     source = f"{measured.name}, {len(steps)} measured step{'s' if len(steps) > 1 else ''}"
     corrected = Corrected(source, planned, steps, fit(steps), memory_headroom(rows))

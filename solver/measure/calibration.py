@@ -1,29 +1,39 @@
-"""Factors of layer times from measured steps, and the instance with these corrections.
+"""Factors of layer times and of the network from measured steps, and the instance with them.
 
 A measured step is simulated as Megatron-LM's plan of its degrees: equally many blocks on every
 chunk, ranks in node order, on nodes of one group alone. One factor multiplies the times of
-blocks, another those of embedding and head (the ends). Steps are few, noisy, and several per
-kernel shape or none.
+blocks, another those of embedding and head (the ends), a third what passes between nodes. Steps are
+few, noisy, and several per kernel shape or none.
 
-Of kernel shape k on a GPU type, log factor of blocks and of ends: a + d_k, with a ~ N(0, COMMON^2)
-shared by the type's shapes and d_k ~ N(0, OWN^2) its own; a measured step's log time is the
-simulated one's of these factors and N(0, NOISE^2). The factors are the most probable ones, by
-Gauss-Newton on the simulator (Gelman et al., Bayesian Data Analysis, 3rd ed. 2013, section 5.5, for
-the prior; sections 4.1 and 13.3 for the mode). So one step moves both factors of its shape, a
-second one with another share of embedding and head tells them apart, and a shape that nobody
-measured takes a. Errors are cross-validated on the last linearisation.
+Log factors are a Gaussian process. Those of layers have the covariance of
+`formulations.costs.layer_factors`, given the layers measured on the GPU type, and a part MACHINE
+that all layers share, of hosts and software; so steps of other widths speak of this one by how near
+they are. That of the network is N(0, NETWORK^2). A step's log time is that of the simulator plus
+slopes times log factors, and N(0, NOISE^2) of its own. The factors are the posterior means
+(Rasmussen and Williams 2006, Gaussian Processes for Machine Learning, equation 2.25, of linear
+functions), with slopes taken anew at them (Gauss-Newton). What each step would be by the others
+alone says what error to expect (there, equation 5.12), and which factors are kept.
 """
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import product
 from math import exp, log
 from statistics import fmean
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from formulations.costs.layer_factors import (
+    BLOCKS,
+    ENDS,
+    KernelShape,
+    measured_layers,
+    posterior,
+)
 from formulations.costs.plan_costs import plan_costs
 from formulations.costs.tables import build_tables
 from formulations.decisions import Decisions
@@ -33,21 +43,30 @@ from formulations.instance.profile import Calibration
 from formulations.plan import Configuration, Plan
 from solver.heuristics.baselines import equal_blocks
 from solver.simulate import step_time_ns
+from solver.uncertainty import common_deviation
 
 
 class Kernels(NamedTuple):
-    """What decides the sizes of a layer's kernels, in a model of one width."""
+    """What decides the sizes of a layer's kernels; of a profile, whose model is known, in part."""
 
     gpu: str
     tp: int
     micro_batch: int
+    width: int = 1
+    sequence_length: int = 1
+
+    @property
+    def shape(self) -> KernelShape:
+        """Its kernels'."""
+        return KernelShape(self.width, self.tp, self.micro_batch * self.sequence_length)
 
 
 class Factors(NamedTuple):
-    """Logarithms of what times of blocks, and of embedding and head, are multiplied by."""
+    """Logarithms of factors: of times of blocks, of embedding and head, and between nodes."""
 
     blocks: float
     ends: float
+    network: float = 0.0
 
 
 def corrections(instance: Instance, kernels: Kernels, factors: Factors) -> dict[str, float]:
@@ -69,19 +88,26 @@ class MeasuredStep:
     @property
     def kernels(self) -> Kernels:
         """Whose factors decide its time."""
-        gpu = self.instance.cluster.groups[0].gpu.name
-        config = self.plan.config
-        return Kernels(gpu, config.degrees[0].tp, config.degrees[0].sequences(config.micro_batch))
+        gpu, workload = self.instance.cluster.groups[0].gpu.name, self.instance.workload
+        tp, b = self.plan.config.degrees[0].tp, self.plan.config.micro_batch
+        size = self.plan.config.degrees[0].sequences(b)
+        return Kernels(gpu, tp, size, workload.hidden_size, workload.sequence_length)
+
+    @property
+    def several(self) -> bool:
+        """Whether it ran on several nodes."""
+        return sum(group.nodes for group in self.instance.cluster.groups) > 1
 
     def predicted_s(self, factors: Factors | None = None) -> float:
         """Step time, as modelled or corrected."""
-        calibration = None
+        corrected = self.instance
         if factors is not None:
-            gpu, tp, b = self.kernels
             kinds = corrections(self.instance, self.kernels, factors)
+            gpu, tp, b, *_ = self.kernels
             tables = {kind: {gpu: {tp: {b: factor}}} for kind, factor in kinds.items()}
             calibration = Calibration(source="measured steps", factors=tables)
-        corrected = self.instance.but(calibration=calibration)
+            cluster = self.instance.cluster.with_network_factor(exp(factors.network))
+            corrected = self.instance.but(calibration=calibration, cluster=cluster)
         return step_time_ns(plan_costs(corrected, self.plan)) / 1e9
 
 
@@ -99,150 +125,201 @@ def megatron_plan(instance: Instance, fields: Mapping[str, Any]) -> Plan | None:
     return Decisions((0,) * sum(config.nodes_used), split, (each,) * config.dp).plan(tables)
 
 
-#: Standard deviations of logarithms: of a measured step; of what a GPU type's kernels are off
-#: together; of one kernel shape's own. Those of 780 published steps on A100 (vTrain, MICRO 2024)
-#: and our analytic model: 0.02, 0.4, 0.15.
-NOISE, COMMON, OWN = 0.02, 0.5, 0.15
-#: Of a measured step on several nodes, whose traffic no factor of layers describes.
-NETWORK_NOISE = 0.3
+#: Standard deviations of logarithms: of a measured step, on one node and on several, whose traffic
+#: differs by more than a factor; of what all layers of a machine share; of the network's factor.
+#: Chosen on published steps of A100 (vTrain, MICRO 2024): from 1, 3 and 10 steps of a model, the
+#: others were predicted best with these.
+NOISE, SEVERAL_NOISE = 0.02, 0.1
+MACHINE, NETWORK = 0.05, 0.6
 DIFFERENCE = 1e-3
 MOST_ROUNDS = 4
 CLOSE = 1e-4
+#: A factor is told by the steps where its deviation falls to this share of what it was.
+TOLD = 0.5
 
 Floats = NDArray[np.float64]
 NEUTRAL = Factors(0.0, 0.0)
+NAMES = ("blocks", "embedding and head", "network")
 
 
 @dataclass(frozen=True)
 class Tangent:
-    """Log time of a step near some factors: `log_s` there, and its slopes in both."""
+    """Log time of a step near some factors: `log_s` there, and its slopes in each."""
 
     step: MeasuredStep
     at: Factors
     log_s: float
-    slopes: tuple[float, float]
+    slopes: tuple[float, ...]
 
     @staticmethod
     def of(step: MeasuredStep, at: Factors) -> "Tangent":
         """By small differences."""
-        here, blocks, ends = (
-            log(step.predicted_s(Factors(at.blocks + moved, at.ends + others)))
-            for moved, others in ((0.0, 0.0), (DIFFERENCE, 0.0), (0.0, DIFFERENCE))
+        moved = [at, *(at._replace(**{name: x + DIFFERENCE}) for name, x in at._asdict().items())]
+        here, *logs = (
+            log(step.predicted_s(factors)) for factors in (moved if step.several else moved[:-1])
         )
-        return Tangent(step, at, here, ((blocks - here) / DIFFERENCE, (ends - here) / DIFFERENCE))
+        slopes = [(value - here) / DIFFERENCE for value in logs]
+        return Tangent(step, at, here, (*slopes, *([] if step.several else [0.0])))
 
-    def log_time(self, factors: Factors) -> float:
-        """At other factors, linearly."""
-        moved = (new - old for new, old in zip(factors, self.at, strict=True))
-        return self.log_s + sum(d * slope for d, slope in zip(moved, self.slopes, strict=True))
+    @property
+    def log_ratio(self) -> float:
+        """Of the measured time over the modelled one, were all factors 1, linearly."""
+        modelled = self.log_s - sum(
+            d * slope for d, slope in zip(self.at, self.slopes, strict=True)
+        )
+        return log(self.step.measured_s) - modelled
+
+
+Kept = Literal["all", "layers", "none"]
 
 
 @dataclass(frozen=True)
 class Fit:
-    """Factors by kernel shape, those of a GPU type's other shapes, and the steps near them."""
+    """Measured steps near their most probable factors, and which kinds of factors are kept."""
 
-    by_kernels: Mapping[Kernels, Factors]
-    common: Mapping[str, Factors]
-    tangents: tuple[Tangent, ...] = ()
+    tangents: tuple[Tangent, ...]
+    kept: Kept = "all"
+
+    def prior(self, kernels: Sequence[Kernels]) -> Floats:
+        """[factor, shape, factor, shape] covariance of log factors before any step."""
+        n, gpus = len(kernels), [each.gpu for each in kernels]
+        covariance = np.zeros((3, n, 3, n))
+        for gpu in dict.fromkeys(gpus):
+            step = next(each.step for each in self.tangents if each.step.kernels.gpu == gpu)
+            rows = [i for i in range(n) if gpus[i] == gpu]
+            shapes, at = [kernels[i].shape for i in rows], np.ix_(rows, rows)
+            gpu_type = step.instance.cluster.groups[0].gpu
+            measured = measured_layers(step.instance, gpu_type)
+            blocks = BLOCKS._replace(common=common_deviation(step.instance, gpu_type))
+            tables = (measured.blocks, measured.ends) if measured else ({}, {})
+            for k, (cells, spread) in enumerate(zip(tables, (blocks, ENDS), strict=True)):
+                covariance[k, :, k, :][at] += posterior(cells, shapes, spread)[1]
+            for k, other in product(range(2), repeat=2):
+                covariance[k, :, other, :][at] += MACHINE**2
+        covariance[2, :, 2, :] = NETWORK**2
+        if self.kept == "layers":
+            covariance[2] = 0.0
+        if self.kept == "none":
+            covariance[:] = 0.0
+        return covariance
+
+    @cached_property
+    def joint(self) -> Floats:
+        """[step, step] covariance of log times of measured steps, their own scatter included."""
+        slopes = np.array([each.slopes for each in self.tangents])
+        prior = self.prior([each.step.kernels for each in self.tangents])
+        joint: Floats = np.einsum("ik,kilj,jl->ij", slopes, prior, slopes)
+        noise = [SEVERAL_NOISE if each.step.several else NOISE for each in self.tangents]
+        joint += np.diag(np.square(noise))
+        return joint
+
+    @cached_property
+    def log_ratios(self) -> Floats:
+        """[step] of measured over modelled times."""
+        return np.array([each.log_ratio for each in self.tangents])
+
+    def _weights(self, kernels: Kernels) -> tuple[Floats, Floats]:
+        """[factor, step] that give the factors of a shape, and their [factor, factor] prior."""
+        slopes = np.array([each.slopes for each in self.tangents])
+        prior = self.prior([kernels, *(each.step.kernels for each in self.tangents)])
+        weights: Floats = np.einsum("klj,jl->kj", prior[:, 0, :, 1:], slopes)
+        return weights, prior[:, 0, :, 0]
 
     def factors(self, kernels: Kernels) -> Factors:
-        """Of any shape."""
-        return self.by_kernels.get(kernels) or self.common.get(kernels.gpu, NEUTRAL)
+        """Of any shape on a GPU type; none on one that no step ran on."""
+        if all(each.step.kernels.gpu != kernels.gpu for each in self.tangents):
+            return NEUTRAL
+        means = self._weights(kernels)[0] @ np.linalg.solve(self.joint, self.log_ratios)
+        least, most = log(LEAST_FACTOR), log(MOST_FACTOR)
+        return Factors(*(min(max(float(mean), least), most) for mean in means))
+
+    def deviations(self, kernels: Kernels) -> tuple[Floats, Floats]:
+        """[factor] of the log factors of a shape, before and after the steps."""
+        weights, prior = self._weights(kernels)
+        after = prior - weights @ np.linalg.solve(self.joint, weights.T)
+        return np.sqrt(np.diag(prior)), np.sqrt(np.diag(after).clip(0))
 
     def predicted_s(self, step: MeasuredStep) -> float:
         """A step with these factors."""
         return step.predicted_s(self.factors(step.kernels))
+
+    def left_out(self, i: int, others: Sequence[int]) -> float:
+        """Log of predicted over measured time of step i, by other steps alone."""
+        if not others or self.kept == "none":
+            return -float(self.log_ratios[i])
+        rows = np.ix_(others, others)
+        mean = self.joint[i, others] @ np.linalg.solve(self.joint[rows], self.log_ratios[others])
+        return float(mean - self.log_ratios[i])
+
+    @property
+    def error_left_out(self) -> float:
+        """Mean |log error| of steps by all others."""
+        everyone = range(len(self.tangents))
+        return fmean(abs(self.left_out(i, [j for j in everyone if j != i])) for i in everyone)
 
     def expected_error(self, elsewhere: bool = False) -> float | None:
         """Mean |error| of a step that is left out, of shapes with others; None without any.
 
         elsewhere: where all steps of its shape are left out; None without other shapes.
         """
-        errors = []
-        for tangent in self.tangents:
-            kernels = tangent.step.kernels
-            others = [
-                two
-                for two in self.tangents
-                if two is not tangent and not (elsewhere and two.step.kernels == kernels)
-            ]
-            alike = [two for two in others if two.step.kernels == kernels]
-            related = any(two.step.kernels.gpu == kernels.gpu for two in others)
-            if related and (elsewhere or alike):
-                log_s = tangent.log_time(_most_probable(others).factors(kernels))
-                errors.append(abs(exp(log_s) / tangent.step.measured_s - 1))
+        kernels, errors = [each.step.kernels for each in self.tangents], []
+        for i, own in enumerate(kernels):
+            alike = [j for j, shape in enumerate(kernels) if j != i and shape == own]
+            others = [j for j in range(len(kernels)) if j != i and not (elsewhere and j in alike)]
+            if any(kernels[j].gpu == own.gpu for j in others) and (elsewhere or alike):
+                errors.append(abs(exp(self.left_out(i, others)) - 1))
         return fmean(errors) if errors else None
 
-
-def _most_probable(tangents: Sequence[Tangent]) -> Fit:
-    """Mode of the linearised posterior: ridge regression on [common | own] log factors."""
-    gpus = sorted({tangent.step.kernels.gpu for tangent in tangents})
-    shapes = sorted({tangent.step.kernels for tangent in tangents})
-    column = {key: 2 * i for i, key in enumerate([*gpus, *shapes])}
-    size, shared = 2 * len(column), 2 * len(gpus)
-    precision: Floats = np.diag([COMMON**-2] * shared + [OWN**-2] * (size - shared))
-    right = np.zeros(size)
-    for tangent in tangents:
-        kernels = tangent.step.kernels
-        row = np.zeros(size)
-        for start in (column[kernels.gpu], column[kernels]):
-            row[start : start + 2] = tangent.slopes
-        several = tangent.step.instance.cluster.groups[0].nodes > 1
-        noise = NETWORK_NOISE if several else NOISE
-        precision += np.outer(row, row) / noise**2
-        right += row * (log(tangent.step.measured_s) - tangent.log_time(NEUTRAL)) / noise**2
-    x = np.linalg.solve(precision, right)
-
-    def found(*keys: str | Kernels) -> Factors:
-        sums = (sum(float(x[column[key] + i]) for key in keys) for i in (0, 1))
-        least, most = log(LEAST_FACTOR), log(MOST_FACTOR)
-        return Factors(*(min(max(log_factor, least), most) for log_factor in sums))
-
-    by_kernels = {kernels: found(kernels.gpu, kernels) for kernels in shapes}
-    return Fit(by_kernels, {gpu: found(gpu) for gpu in gpus}, tuple(tangents))
+    def told(self, gpu: str) -> str:
+        """Which factors of a GPU type its steps tell, and which they cannot."""
+        own = [each.step for each in self.tangents if each.step.kernels.gpu == gpu]
+        if self.kept == "none":
+            return f"{gpu}: no factor kept, none lowers the error of steps left out"
+        if len(own) == 1:
+            return f"{gpu}: 1 step, which tells blocks, embedding and head only together"
+        parts: dict[bool, list[str]] = {True: [], False: []}
+        before, after = self.deviations(own[0].kernels)
+        for name, prior, now in zip(NAMES, before, after, strict=True):
+            told = bool(0 < now <= TOLD * prior)
+            parts[told].append(f"{name} ± {100 * now:.2g} %" if told else name)
+        clauses = [f"{', '.join(parts[True])} told" if parts[True] else "none told alone"]
+        clauses += [f"not {', '.join(parts[False])}"] if parts[False] else []
+        return f"{gpu}: {len(own)} steps, {'; '.join(clauses)}"
 
 
 def fit(steps: Iterable[MeasuredStep]) -> Fit:
-    """The most probable factors of steps of models of one width."""
-    steps = list(steps)
-    last = Fit({}, {})
-    for _ in range(MOST_ROUNDS):
-        next_fit = _most_probable([Tangent.of(step, last.factors(step.kernels)) for step in steps])
-        moved = max(
-            abs(new - old)
-            for kernels, factors in next_fit.by_kernels.items()
-            for new, old in zip(factors, last.factors(kernels), strict=True)
-        )
-        last = next_fit
-        if moved < CLOSE:
-            break
-    return _kept(last)
+    """The most probable factors of measured steps, those kept that meet steps left out best.
 
-
-def _kept(full: Fit) -> Fit:
-    """Per GPU type the fit, its common factors alone, or none: what meets steps left out best.
-
-    Of few steps that scatter by more than NOISE, factors of their own would make others worse. Of
-    one step alone nothing can be said, and its factors are kept.
+    Of one step alone nothing can be said, and its factors of layers are kept.
     """
-    by_kernels, common = dict(full.by_kernels), dict(full.common)
-    for gpu, shared in full.common.items():
-        tangents = [each for each in full.tangents if each.step.kernels.gpu == gpu]
-        if len(tangents) < 2:
-            continue
-        errors = np.zeros(3)
-        for i, tangent in enumerate(tangents):
-            rest, kernels = (
-                _most_probable([*tangents[:i], *tangents[i + 1 :]]),
-                tangent.step.kernels,
-            )
-            for j, factors in enumerate((rest.factors(kernels), rest.common[gpu], NEUTRAL)):
-                errors[j] += abs(tangent.log_time(factors) - log(tangent.step.measured_s))
-        if choice := int(errors.argmin()):
-            common[gpu] = shared if choice == 1 else NEUTRAL
-            alike = (kernels for kernels in by_kernels if kernels.gpu == gpu)
-            by_kernels |= dict.fromkeys(alike, common[gpu])
-    return Fit(by_kernels, common, full.tangents)
+    steps, last = list(steps), list[Factors]()
+    best = Fit(())
+    for _ in range(MOST_ROUNDS):
+        near = last or [NEUTRAL] * len(steps)
+        tangents = tuple(Tangent.of(step, at) for step, at in zip(steps, near, strict=True))
+        best = fit_near(tangents)
+        last = [best.factors(step.kernels) for step in steps]
+        moved = [
+            abs(new - old)
+            for pair in zip(last, near, strict=True)
+            for new, old in zip(*pair, strict=True)
+        ]
+        if max(moved) < CLOSE:
+            break
+    return best
+
+
+def fit_near(tangents: tuple[Tangent, ...]) -> Fit:
+    """All kinds of factors, those of layers, or none: what has the least error left out.
+
+    Of equal ones the fewest; several steps on several nodes can tell the network from layers.
+    """
+    if len(tangents) < 2:
+        return Fit(tangents, "layers")
+    ways: tuple[Kept, ...] = ("none", "layers")
+    if sum(each.step.several for each in tangents) > 1:
+        ways = (*ways, "all")
+    return min((Fit(tangents, kept) for kept in ways), key=lambda each: each.error_left_out)
 
 
 @dataclass(frozen=True)
@@ -254,6 +331,19 @@ class Corrected:
     steps: Sequence[MeasuredStep]
     fit: Fit
     memory_headroom: float | None  #: share of the memory; None where no memory was measured
+
+    @property
+    def factors(self) -> dict[Kernels, Factors]:
+        """Of the steps' degrees and micro-batches, in the planned model."""
+        workload = self.instance.workload
+        width, s = workload.hidden_size, workload.sequence_length
+        shapes = {step.kernels._replace(width=width, sequence_length=s) for step in self.steps}
+        return {kernels: self.fit.factors(kernels) for kernels in sorted(shapes)}
+
+    @property
+    def network(self) -> float:
+        """Log factor of what passes between nodes; 0 without one."""
+        return next(iter(self.factors.values())).network if self.fit.kept == "all" else 0.0
 
     def error(self, *, corrected: bool) -> float:
         """Mean |error| of the steps that the factors were fitted to."""
@@ -281,7 +371,7 @@ def memory_headroom(measured: Sequence[tuple[MeasuredStep, float | None]]) -> fl
 def curves(texts: Mapping[tuple[str, Kernels], str]) -> Iterator[str]:
     """Lines of layer kind -> GPU -> tp -> micro-batch -> text, in the order of the texts."""
     tree: dict[str, dict[str, dict[int, list[str]]]] = {}
-    for (kind, (gpu, tp, b)), text in texts.items():
+    for (kind, (gpu, tp, b, *_)), text in texts.items():
         degrees = tree.setdefault(kind, {}).setdefault(gpu, {})
         degrees.setdefault(tp, []).append(f"{b}: {text}")
     for kind, gpus in tree.items():
@@ -302,10 +392,12 @@ def section(corrected: Corrected) -> str:
     lines += [f"  {name}: {error:.4f}" for name, error in errors.items() if error is not None]
     if corrected.memory_headroom is not None:
         lines.append(f"  memory_headroom: {corrected.memory_headroom:.4f}")
+    if network := corrected.network:
+        lines.append(f"  network: {exp(network):.4f}  # of what passes between nodes")
     lines.append("  factors:  # layer kind -> GPU -> tp -> micro-batch -> of the layer's times")
     texts = {
         (kind, kernels): f"{factor:.4f}"
-        for kernels, factors in sorted(fit.by_kernels.items())
+        for kernels, factors in corrected.factors.items()
         for kind, factor in corrections(corrected.instance, kernels, factors).items()
     }
     lines += (f"  {line}" for line in curves(texts))
@@ -321,13 +413,16 @@ def summary(corrected: Corrected) -> list[str]:
         error = fit.expected_error(elsewhere)
         text = "not known, too few steps" if error is None else f"{100 * error:.2g} %"
         lines.append(f"expected error of plans with {where}: {text}")
-    for kernels, factors in sorted(fit.by_kernels.items()):
-        number = sum(step.kernels == kernels for step in steps)
+    lines += [fit.told(gpu) for gpu in sorted({step.kernels.gpu for step in steps})]
+    for kernels, factors in corrected.factors.items():
+        number = sum(step.kernels[:3] == kernels[:3] for step in steps)
         lines.append(
             f"{kernels.gpu}, tensor {kernels.tp}, micro-batch {kernels.micro_batch}: blocks x "
             f"{exp(factors.blocks):.3f}, embedding and head x {exp(factors.ends):.3f} "
             f"({number} step{'s' if number > 1 else ''})"
         )
+    if corrected.network:
+        lines.append(f"between nodes x {exp(corrected.network):.3f}")
     if corrected.memory_headroom is not None:
         share = f"{100 * corrected.memory_headroom:.2g} %"
         lines.append(f"memory: measured peaks ask for {share} of head-room")

@@ -3,19 +3,35 @@
     tensor_parallel,data_parallel,pipeline_parallel,micro_batch,seconds,memory
     2,2,4,1,0.512,31.5 GiB
 
-One line per step, measured on nodes of one group. Other columns, which an instance of one choice
-need not have, are the fields of `StepRow`.
+One line per step, measured on nodes like those of one group. Other columns, which an instance of
+one choice need not have, are the fields of `StepRow`: also of a model of other sizes, or of more
+nodes.
 """
 
+import json
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
+from math import log
 from pathlib import Path
+from typing import Any
 
 from pydantic import Field
 
 from formulations.errors import InstanceError, all_of
 from formulations.instance import Instance, NodeGroup
-from formulations.instance.documents import Document, Mark, Node, Part, Place, csv_fields, read_text
+from formulations.instance.catalogue import catalogue_entry
+from formulations.instance.documents import (
+    Document,
+    Mark,
+    Node,
+    Part,
+    Place,
+    csv_fields,
+    parse_document,
+    read_text,
+)
+from formulations.instance.load import parse_instance
 from formulations.instance.machines import MOST_FACTOR
 from formulations.instance.profile import PeakMemory
 from formulations.instance.record import Batch, Count, Name, Record
@@ -23,8 +39,10 @@ from formulations.instance.search import ScheduleName, ZeroStage
 from formulations.instance.validation import validated
 from formulations.instance.workload import Recompute
 from formulations.plan import GRADIENTS_SPLIT, Degrees
-from solver.measure.calibration import MeasuredStep, megatron_plan
+from solver.measure.calibration import NOISE, SEVERAL_NOISE, MeasuredStep, megatron_plan
 
+#: Two measurements of one run are further apart than so many deviations of one in 500 cases.
+SCATTER = 4.4
 ALLOWED = "a CSV file with the columns "
 
 
@@ -46,13 +64,55 @@ class StepRow(Record):
     model: Name | None = Field(default=None, description="Name of the workload.")
     hidden_size: Count | None = Field(default=None, description="Width of the model.")
     layers: Count | None = Field(default=None, description="Blocks of the model.")
+    heads: Count | None = Field(default=None, description="Its attention heads.")
     sequence_length: Batch | None = Field(default=None, description="Tokens per sequence.")
+    gpus_per_node: Count | None = Field(default=None, description="GPUs of each node.")
 
 
-def read_steps(path: Path, instance: Instance) -> list[tuple[MeasuredStep, float | None]]:
+#: The instance with other sizes of its model, by name of the size.
+Resized = Callable[[Mapping[str, int]], Instance]
+
+
+def resized(text: str, name: str, folder: Path) -> Resized:
+    """From an instance file's text; its heads keep their width and its feed-forward its share.
+
+    Raises InstanceError for what such a model cannot have, and for one of a config.json.
+    """
+
+    def instance(sizes: Mapping[str, int]) -> Instance:
+        written: Any = parse_document(text, name).value
+        workload = dict(written["workload"])
+        own = workload.get("sizes")
+        if "catalogue" in workload:
+            entry = catalogue_entry(workload.pop("catalogue"), name)
+            own = entry.sizes.model_dump(exclude_unset=True)
+            workload = {"global_batch": entry.global_batch, **workload}
+        if own is None:
+            raise InstanceError(name, "a model of a config.json", "workload.sizes or .catalogue")
+        wider = sizes["hidden_size"] / own["hidden_size"]
+        scaled = {"heads": max(1, round(own["heads"] * wider))}
+        if own.get("ffn_size"):
+            scaled["ffn_size"] = round(own["ffn_size"] * wider)
+        named = {
+            field: sizes[field] for field in ("hidden_size", "layers", "heads") if field in sizes
+        }
+        tokens = sizes["sequence_length"]
+        if own.get("learned_positions"):
+            scaled["learned_positions"] = max(tokens, own["learned_positions"])
+        workload |= {"sizes": {**own, **scaled, **named}, "sequence_length": tokens}
+        return parse_instance(json.dumps({**written, "workload": workload}), name, folder)
+
+    return instance
+
+
+def read_steps(
+    path: Path, instance: Instance, other_sizes: Resized | None = None
+) -> list[tuple[MeasuredStep, float | None]]:
     """The steps of a file, each with its measured peak memory in bytes if known.
 
-    Raises InstanceError for all lines that do not fit the format, the model or the machines.
+    other_sizes: makes the instance of rows of other models; without it they are refused.
+    Raises InstanceError for all lines that do not fit the format, the model or the machines, and
+    for the first that contradicts an earlier one.
     """
     needed = [name for name, field in StepRow.model_fields.items() if field.is_required()]
     allowed = ALLOWED + ",".join(needed)
@@ -60,7 +120,22 @@ def read_steps(path: Path, instance: Instance) -> list[tuple[MeasuredStep, float
     if len(rows) < 2:
         raise InstanceError(f"{path}:1:1", "no measured step", allowed + " and a line per step")
     names = [name for _, name in rows[0][1]]
-    return all_of(partial(_step, path, names, line, fields, instance) for line, fields in rows[1:])
+    steps = all_of(
+        partial(_step, path, names, line, fields, instance, other_sizes)
+        for line, fields in rows[1:]
+    )
+    # The same run twice, further apart than such steps scatter
+    runs: dict[str, tuple[MeasuredStep, int]] = {}
+    for (line, _), (step, _, place) in zip(rows[1:], steps, strict=True):
+        run = f"{step.plan!r} {step.instance.workload!r} {step.instance.cluster!r}"
+        first, at = runs.setdefault(run, (step, line))
+        scatter = SCATTER * (SEVERAL_NOISE if step.several else NOISE)
+        if abs(log(step.measured_s / first.measured_s)) > scatter:
+            wrong = (
+                f"{step.measured_s:g} s, and {first.measured_s:g} s in line {at} of the same run"
+            )
+            raise place.at("seconds").error(wrong, f"within {100 * scatter:.2g} % of each other")
+    return [(step, memory) for step, memory, _ in steps]
 
 
 def _document(path: Path, names: list[str], line: int, fields: list[tuple[int, str]]) -> Document:
@@ -81,15 +156,20 @@ def _document(path: Path, names: list[str], line: int, fields: list[tuple[int, s
 
 
 def _step(
-    path: Path, names: list[str], line: int, fields: list[tuple[int, str]], instance: Instance
-) -> tuple[MeasuredStep, float | None]:
+    path: Path,
+    names: list[str],
+    line: int,
+    fields: list[tuple[int, str]],
+    instance: Instance,
+    other_sizes: Resized | None,
+) -> tuple[MeasuredStep, float | None, Place]:
     place = Place(_document(path, names, line, fields))
     row = validated(StepRow, place.document)
-    _check_model(row, place, instance)
+    instance = _of_model(row, place, instance, other_sizes)
     group = _group(row, place, instance)
     # The instance on as many GPUs of one group as the row has, with its batch
     gpus = row.tensor_parallel * row.data_parallel * row.pipeline_parallel
-    size = min(gpus, group.gpus_per_node)
+    size = min(gpus, row.gpus_per_node or group.gpus_per_node)
     nodes = {"gpus_per_node": size, "nodes": gpus // size, "zone": None}
     cluster = instance.cluster.with_groups([group.model_copy(update=nodes)])
     batch = row.global_batch or instance.workload.global_batch
@@ -125,23 +205,35 @@ def _step(
     if row.seconds > longest_s:
         wrong = f"{row.seconds:g} s, more than {MOST_FACTOR:g} times the modelled step"
         raise place.at("seconds").error(wrong, f"seconds, here at most {longest_s:.3g}")
-    return step, row.memory
+    return step, row.memory, place
 
 
-def _check_model(row: StepRow, place: Place, instance: Instance) -> None:
+def _of_model(
+    row: StepRow, place: Place, instance: Instance, other_sizes: Resized | None
+) -> Instance:
+    """The instance, or it with the row's sizes where they are others."""
     workload = instance.workload
-    expected = {
-        "model": workload.name,
+    planned = {
         "hidden_size": workload.hidden_size,
         "layers": workload.num_blocks,
         "sequence_length": workload.sequence_length,
     }
-    for name, value in expected.items():
-        given = getattr(row, name)
-        if given not in (None, value):
-            raise place.at(name).error(
-                f"{given}, of another model", f"{value}: steps of {workload.name}, as the instance"
-            )
+    sizes = {name: getattr(row, name) or value for name, value in planned.items()}
+    alike = sizes == planned
+    if row.model not in (None, workload.name) and (alike or not row.hidden_size or not row.layers):
+        allowed = f"{workload.name}, or another with its hidden_size and layers in columns"
+        raise place.at("model").error(f"{row.model}, of another model", allowed)
+    if alike:
+        return instance
+    changed = next(name for name, value in planned.items() if sizes[name] != value)
+    if other_sizes is None or instance.profile is not None:
+        allowed = f"{planned[changed]}: steps of {workload.name}, as the instance"
+        raise place.at(changed).error(f"{sizes[changed]}, of another model", allowed)
+    try:
+        return other_sizes({**sizes, **({"heads": row.heads} if row.heads else {})})
+    except InstanceError as error:
+        reason = f"{sizes[changed]}, of a model that cannot be: {error.found}"
+        raise place.at(changed).error(reason, error.allowed) from None
 
 
 def _group(row: StepRow, place: Place, instance: Instance) -> NodeGroup:
@@ -153,12 +245,12 @@ def _group(row: StepRow, place: Place, instance: Instance) -> NodeGroup:
         raise place.at("group").unknown("node group", row.group, groups)
     group = groups[row.group or next(iter(groups))]
     tp, gpus = row.tensor_parallel, row.tensor_parallel * row.data_parallel * row.pipeline_parallel
-    size, heads = group.gpus_per_node, instance.workload.kv_heads
+    size, heads = row.gpus_per_node or group.gpus_per_node, instance.workload.kv_heads
     if tp > size or min(gpus, size) % tp or heads % tp:
         allowed = f"divisors of the {heads} heads and of a node's {size} GPUs"
         raise place.at("tensor_parallel").error(f"{tp} GPUs per tensor-parallel group", allowed)
-    if gpus > size * group.nodes or (gpus > size and gpus % size):
-        allowed = f"at most {size}, or whole nodes of {size} up to {group.nodes} of {group.name}"
+    if gpus > size and gpus % size:
+        allowed = f"at most {size}, or whole nodes of {size}"
         raise place.error(f"{gpus} GPUs in all", allowed)
     return group
 

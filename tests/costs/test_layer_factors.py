@@ -48,14 +48,11 @@ cluster:
             ends: {{1024: {{1: {{1024: 2.0}}}}}}
       gpus_per_node: 8
       nodes: 1
-{more}
 """
 
 
-def _instance(
-    width: int = 1024, precision: str = "fp16", fused: str = "false", more: str = ""
-) -> Instance:
-    text = INSTANCE.format(width=width, precision=precision, fused=fused, more=more)
+def _instance(width: int = 1024, precision: str = "fp16", fused: str = "false") -> Instance:
+    text = INSTANCE.format(width=width, precision=precision, fused=fused)
     return parse_instance(text, "small.yaml", Path())
 
 
@@ -133,14 +130,10 @@ def test_layer_times_have_the_factor(tp: int, b: int, blocks: float, origin: str
         ({"width": 496}, False),
         ({"precision": "fp32"}, False),
         ({"fused": "true"}, False),
-        (
-            {"more": "calibration: {source: steps, factors: {block: {measured: {1: {1: 1.1}}}}}"},
-            False,
-        ),
     ],
 )
 def test_where_cells_speak(changed: dict[str, str], reached: bool) -> None:
-    """Within twice the width, in the same precision and attention, and not beside own steps."""
+    """Within twice the width, in the same precision and attention."""
     instance = _instance(**changed)  # type: ignore[arg-type]
     measured = measured_layers(instance, instance.cluster.groups[0].gpu)
     assert (measured is not None) == reached

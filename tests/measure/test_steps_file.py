@@ -6,8 +6,10 @@ import pytest
 
 from formulations.errors import InstanceError
 from formulations.instance.load import parse_instance
+from formulations.instance.sizes import TransformerSizes
+from formulations.instance.transformer import build_workload
 from formulations.plan import Degrees
-from solver.measure.steps_file import read_steps
+from solver.measure.steps_file import read_steps, resized
 from tests.measure.test_calibration import HEADING, INSTANCE
 from tests.refusals import refusals
 
@@ -26,6 +28,39 @@ def test_a_row_is_a_plan_on_as_many_gpus(tmp_path: Path) -> None:
     assert (config.dp, config.pp, config.schedule, config.zero) == (1, 2, "gpipe", 0)
     assert replica.micro_batches == 4
     assert [stage.layers for stage in replica.stages] == [(0, 7), (7, 14)]
+
+
+def test_rows_of_other_models_and_machines(tmp_path: Path) -> None:
+    """Width and depth of the row, heads in proportion, on more and smaller nodes than there are."""
+    text = INSTANCE.replace("heads: 16", "heads: 16, ffn_size: 3072, learned_positions: 1024")
+    steps, planned = tmp_path / "steps.csv", parse_instance(text, "small.yaml", tmp_path)
+    columns = "hidden_size,layers,sequence_length,gpus_per_node,model"
+    rows = ["2,4,2,1,2.0,2048,24,2048,4,wide", "1,8,1,1,0.25,,,,,"]
+    steps.write_text("\n".join([f"{HEADING},{columns}", *rows]) + "\n", encoding="utf-8")
+    other = resized(text, "small.yaml", tmp_path)
+    (wide, _), (narrow, _) = read_steps(steps, planned, other)
+    workload, [group] = wide.instance.workload, wide.instance.cluster.groups
+    assert (workload.hidden_size, workload.num_blocks, workload.sequence_length) == (2048, 24, 2048)
+    assert (workload.kv_heads, group.nodes, group.gpus_per_node) == (32, 4, 4)
+    assert narrow.instance.workload == planned.workload
+    expected = build_workload(
+        TransformerSizes(
+            hidden_size=2048,
+            layers=24,
+            heads=32,
+            ffn_size=6144,
+            vocabulary_size=50257,
+            learned_positions=2048,
+        ),
+        name="wide",
+        source="test",
+        sequence_length=2048,
+        global_batch=32,
+    )
+    assert workload.parameters == expected.parameters
+    steps.write_text(f"{HEADING},hidden_size,heads\n1,8,1,1,0.25,1000,16\n", encoding="utf-8")
+    with pytest.raises(InstanceError, match="2:14 hidden_size: 1000, of a model that cannot be"):
+        read_steps(steps, planned, other)
 
 
 @refusals("steps")
