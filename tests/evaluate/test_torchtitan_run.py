@@ -1,5 +1,6 @@
 """torchtitan's module and schedule: what they make of a model, and what is refused where."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,9 @@ from formulations.errors import PlanError
 from solver.evaluate.launched import Launched
 from solver.evaluate.torchtitan_run import launched
 from solver.export import torchtitan
+from tests.export.stored import JOBS, STORED
 from tests.export_cases import UNTIED, instance_of, job_of
+from tests.recorded import as_recorded, digest
 from tests.refusals import refusals
 
 JOB = job_of(workload=UNTIED, recompute=("full",))
@@ -21,6 +24,17 @@ def read(folder: Path, module: str = MODULE, schedule: str = SCHEDULE) -> Launch
     (folder / "planned_config.py").write_text(module)
     (folder / "schedule.csv").write_text(schedule)
     return launched(folder, instance_of(UNTIED))
+
+
+def test_exported_runs_are_the_recorded_ones(tmp_path: Path) -> None:
+    """Degrees, parts, schedules, what replicas split, and what ranks share."""
+    figures = {}
+    for name in STORED["torchtitan"].split():
+        for file, text in torchtitan.files(JOBS[name]).items():
+            (tmp_path / file).write_text(text)
+        run = launched(tmp_path, JOBS[name].instance)
+        figures[name] = [*run.boundaries, digest(replace(run, source="", places={}))]
+    as_recorded("torchtitan_runs", figures)
 
 
 def test_named_schedule(tmp_path: Path) -> None:
