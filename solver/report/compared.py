@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
+from operator import attrgetter
 
 from rich.console import RenderableType
 
@@ -106,33 +107,29 @@ def comparison_json(comparison: Comparison) -> dict[str, object]:
 # Two plans
 
 
-def _of_path(field: str) -> Callable[[PlanDocument], float | None]:
-    return lambda plan: getattr(plan.critical_path, field, None)
-
-
 #: What plans are compared by: a label, its text beside a larger one, and its value; None: none.
 FIELDS: tuple[
     tuple[str, Callable[[float, float], str], Callable[[PlanDocument], float | None]], ...
 ] = (
-    ("step time", time_text, lambda plan: plan.step_time_s),
-    ("  compute", time_text, _of_path("compute_s")),
-    ("  transfers between stages", time_text, _of_path("transfers_s")),
-    ("  gradient sync", time_text, _of_path("gradient_sync_s")),
-    ("  sync of tied embeddings", time_text, _of_path("embedding_sync_s")),
-    ("  optimizer", time_text, _of_path("optimizer_s")),
-    ("lower bound", time_text, lambda plan: plan.lower_bound_s),
+    ("step time", time_text, attrgetter("step_time_s")),
+    ("  compute", time_text, attrgetter("critical_path.compute_s")),
+    ("  transfers between stages", time_text, attrgetter("critical_path.transfers_s")),
+    ("  gradient sync", time_text, attrgetter("critical_path.gradient_sync_s")),
+    ("  sync of tied embeddings", time_text, attrgetter("critical_path.embedding_sync_s")),
+    ("  optimizer", time_text, attrgetter("critical_path.optimizer_s")),
+    ("lower bound", time_text, attrgetter("lower_bound_s")),
     (
         "throughput",
         lambda rate, _: f"{significant(rate)} sequences/s",
-        lambda plan: plan.throughput_sequences_per_s,
+        attrgetter("throughput_sequences_per_s"),
     ),
-    ("MFU", lambda share, _: percent(share), lambda plan: plan.mfu),
+    ("MFU", lambda share, _: percent(share), attrgetter("mfu")),
     (
         "fullest GPU",
         size_text,
         lambda plan: max((stage.memory_bytes for stage in all_stages(plan)), default=None),
     ),
-    ("money per step", lambda usd, _: money(usd), lambda plan: plan.cost_usd_per_step),
+    ("money per step", lambda usd, _: money(usd), attrgetter("cost_usd_per_step")),
     (
         "money per useful sequence",
         lambda usd, _: money(usd),

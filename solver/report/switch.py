@@ -1,5 +1,7 @@
 """A switch: in words and tables for Rich, as a page, and as an SVG 1.1 picture."""
 
+from collections.abc import Sequence
+
 from rich.console import RenderableType
 
 from formulations.plan import Plan
@@ -62,29 +64,29 @@ def few_rows(document: SwitchDocument) -> list[tuple[str, Volumes]]:
     return [*rows[: MOST_ROWS - 1], more]
 
 
+def _volumes(rows: Sequence[tuple[str, Volumes]]) -> Grid:
+    """In one unit, with its name in every cell but of nothing."""
+    unit = size_unit(max(max(volumes) for _, volumes in rows))
+    cells = [
+        [name, *(unit.text(size) if size else "0" for size in volumes)] for name, volumes in rows
+    ]
+    return Grid(["node: GPUs, each"], COLUMNS, cells)
+
+
 def switch_text(document: SwitchDocument) -> list[RenderableType]:
     """Volumes by GPU, then figures."""
-    parts: list[RenderableType] = []
-    if rows := few_rows(document):
-        unit = size_unit(max(max(volumes) for _, volumes in rows))
-        cells = [
-            [name, *(unit.text(size) if size else "0" for size in volumes)]
-            for name, volumes in rows
-        ]
-        parts += [Grid(["node: GPUs, each"], list(COLUMNS), cells), ""]
-    return [*parts, Labelled(_lines(document))]
+    rows = few_rows(document)
+    table: list[RenderableType] = [_volumes(rows), ""] if rows else []
+    return [*table, Labelled(_lines(document))]
 
 
 def switch_page(document: SwitchDocument) -> str:
     """One HTML file that needs nothing else: figures, volumes, who sends what to whom."""
     parts = [section("Switch", Labelled(_lines(document)))]
     if rows := device_rows(document):
-        unit = size_unit(max(max(volumes) for _, volumes in rows))
-        cells = [[name, *map(unit.number, volumes)] for name, volumes in rows]
-        devices = Grid(["node: GPUs, each"], COLUMNS, cells)
         parts += [
             section("Time and volumes", switch_picture(document)),
-            section("GPUs", devices, f"In {unit.name}."),
+            section("GPUs", _volumes(rows)),
             section("Sendings", _sendings(document)),
         ]
     return sections_page(f"{document.workload.name}: switch", parts)

@@ -7,7 +7,7 @@ from typing import get_args
 
 from rich.console import RenderableType
 
-from formulations.instance import Instance, SearchSpace, Workload
+from formulations.instance import Instance, Workload
 from formulations.instance.search import DegreesPer, ScheduleName
 from formulations.instance.targets import TARGETS
 from formulations.instance.workload import Recompute
@@ -166,8 +166,12 @@ def outcome(document: PlanDocument, others: Sequence[OtherTarget] = ()) -> Lines
     if document.lower_bound_s is not None:
         of = "" if document.minimize == "step_time" else " at this price per hour"
         proof.append(f"lower bound {time_text(document.lower_bound_s)}{of}")
+    # What all plans of the plan space have in common, and who can launch them
+    search = document.instance.search
+    alike = ", recomputation alike in all stages" * (search.recompute_per == "plan")
+    space = f"{_DEGREES[search.degrees]}, {search.micro_batches} micro-batches{alike}"
     lines = [
-        ("plan space", plan_space_text(document.instance.search)),
+        ("plan space", f"{TARGETS[search.target].name}, {space}"),
         ("status", ", ".join(proof)),
     ]
     # What other launch targets may bring; those that nobody had time for together
@@ -235,14 +239,6 @@ def figures(document: PlanDocument) -> Lines:
         *assumptions(document.instance, config, degrees_of(document)),
         *cost_without_flash(document, config),
     ]
-
-
-def plan_space_text(search: SearchSpace) -> str:
-    """What all plans of the plan space have in common, and who can launch them."""
-    who = TARGETS[search.target].name
-    alike = ", recomputation alike in all stages" if search.recompute_per == "plan" else ""
-    degrees = _DEGREES[search.degrees]
-    return f"{who}, {degrees}, {search.micro_batches} micro-batches{alike}"
 
 
 def _table_note(document: PlanDocument) -> str:
