@@ -32,6 +32,7 @@ from formulations.instance import Instance
 from formulations.instance.load import load_instance
 from formulations.instance.workload import Recompute
 from formulations.plan import Configuration, Plan, uniform_degrees
+from formulations.schedules.interleaved import sizes_of_groups
 from formulations.units import GIB, NANOSECONDS_PER_SECOND
 from solver.simulate import step_time_ns
 
@@ -41,9 +42,19 @@ WAYS: dict[str, Recompute] = {"none": "none", "attn_only": "selective", "full": 
 def why_not(row: Row) -> str | None:
     """What of a row no plan of ours has."""
     micro_batches = row["global_batch"] // (row["dp"] * row["micro_batch"])
-    if row["virtual_pipeline"] > 1 and micro_batches % row["pp"]:
-        return "interleaved, micro-batches no multiple of the stages"
+    if row["virtual_pipeline"] > 1 and micro_batches < row["pp"]:
+        return "interleaved, fewer micro-batches than stages"
     return None
+
+
+def group_of(row: Row) -> int | None:
+    """The smallest group of micro-batches that Megatron-LM takes; None: as many as stages.
+
+    Calculon counts the bubble alone, which is the same for all of them.
+    """
+    micro_batches = row["global_batch"] // (row["dp"] * row["micro_batch"])
+    sizes = range(row["pp"], micro_batches + 1) if row["virtual_pipeline"] > 1 else ()
+    return next(iter(sizes_of_groups(row["pp"], micro_batches, sizes)), None)
 
 
 def planned(base: Instance, row: Row) -> tuple[Instance, Plan]:
@@ -69,6 +80,7 @@ def planned(base: Instance, row: Row) -> tuple[Instance, Plan]:
         zero=1,
         nodes_used=(base.cluster.groups[0].nodes,),
         vpp=chunks,
+        microbatch_group=group_of(row),
     )
     return instance, even_plan(instance, config)
 

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from formulations.instance import Instance
 from formulations.instance.record import Batch, Count, Index, Record, can_be_simulated
-from formulations.instance.search import ScheduleName, ZeroStage
+from formulations.instance.search import Chunking, ScheduleName, ZeroStage
 from formulations.instance.workload import Recompute
 from formulations.units import ceil_div
 
@@ -63,6 +63,8 @@ class Configuration(Record):
     vpp: Count = 1  #: chunks of layers per GPU: Megatron's virtual pipeline
     ep: Count = 1  #: ranks of a stage that share the experts, see `formulations.costs.experts`
     etp: Literal[1] | None = None  #: GPUs that split an expert; None: those of a tensor group
+    #: Micro-batches that go through a chunk before the next one has its turn; None: pp of them.
+    microbatch_group: Count | None = None
 
     @property
     def slots(self) -> int:
@@ -73,6 +75,11 @@ class Configuration(Record):
     def num_stages(self) -> int:
         """Virtual stages; stage s lies on the slots of s mod pp."""
         return self.pp * self.vpp
+
+    @property
+    def chunking(self) -> Chunking:
+        """Chunks per device, and micro-batches of a group."""
+        return self.vpp, self.microbatch_group
 
     @property
     def per_stage(self) -> bool:

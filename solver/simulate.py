@@ -194,7 +194,7 @@ def _replica_ends(costs: PlanCosts) -> list[tuple[ScheduleGraph, Array]]:
         times = replica_times(costs, replicas)
         columns = np.concatenate([times.weights, times.send])
         _, first, number = np.unique(columns, axis=1, return_index=True, return_inverse=True)
-        graph = schedule_graph(config.schedule, config.pp, m, config.vpp)
+        graph = schedule_graph(config.schedule, config.pp, m, *config.chunking)
         end = simulate(graph, replica_times(costs, [replicas[i] for i in first]))
         columns_of = zip(replicas, number.ravel().tolist(), strict=True)
         ends |= {r: (graph, end[:, i : i + 1]) for r, i in columns_of}

@@ -80,16 +80,16 @@ def device_bytes(
     need += max(int(memory.kept[ways[x]].workspace_bytes[x]) for x in own)
     return need + max(
         sum(count * kept(kind, s) for (kind, s), count in counts)
-        for counts in held(config.schedule, config.pp, d, m, config.vpp)
+        for counts in held(config.schedule, config.pp, d, m, *config.chunking)
     )
 
 
 @cache
 def held(
-    schedule: str, p: int, device: int, m: int, v: int
+    schedule: str, p: int, device: int, m: int, v: int, group: int | None
 ) -> set[tuple[tuple[tuple[str, int], int], ...]]:
     """All that a device keeps at any moment, as often as it has it."""
-    moments_ = moments(schedule, p, device, m, v)
+    moments_ = moments(schedule, p, device, m, v, group)
     return {tuple(sorted(Counter(kept).items())) for kept in moments_}
 
 
@@ -170,7 +170,15 @@ def step_time_ns(
         blocking = tables.instance.search.blocking_sends
         ends.append(
             stage_ends(
-                config.schedule, m, forward, backward, send, blocking, weight=weight, v=config.vpp
+                config.schedule,
+                m,
+                forward,
+                backward,
+                send,
+                blocking,
+                weight=weight,
+                v=config.vpp,
+                group=config.microbatch_group,
             )
         )
     ready = [

@@ -93,6 +93,16 @@ UNTIED = (
 )
 UNEVEN = job_of(workload=UNTIED)
 CHUNKS = job_of(workload=UNTIED, cuts=CHUNK_CUTS, schedule="interleaved", vpp=2)
+#: All micro-batches of a replica go through a chunk one after the other.
+GROUPED = job_of(
+    workload=UNTIED,
+    cuts=CHUNK_CUTS,
+    schedule="interleaved",
+    vpp=2,
+    micro_batch=1,
+    shares=(8, 8),
+    microbatch_group=8,
+)
 SHARDED = job_of(workload=UNTIED, zero=3, **ONE_STAGE)
 ZERO_BUBBLE = job_of(workload=UNTIED, schedule="zb-h1")
 #: Mixtral, of which four GPUs share the experts, two of every tensor group: each expert is whole.

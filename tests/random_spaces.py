@@ -75,6 +75,8 @@ def _search(rng: random.Random, target: Target, experts: bool) -> dict[str, Any]
     }
     if "interleaved" in kept.get("schedule", ()):
         kept["virtual_pipeline"] = _choice(rng, [2, 3])
+        if target != "torchtitan":
+            kept["microbatch_group"] = _choice(rng, ["pp", 2, 3, 4, 5])
     return kept | {"target": target}
 
 
@@ -156,5 +158,6 @@ def _any_value(rng: random.Random, field: str, config: Configuration) -> Any:
         "recompute": [("none",), ("none", "full"), ("full",), ("full", "none")],
         "zero": [0, 1, 2, 3],
         "etp": [None, 1],
+        "microbatch_group": [None, 2, 3, 4, 5],
     }
     return rng.choice(values.get(field, [1, 2, 3, 4, 6, 12]))

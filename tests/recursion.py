@@ -8,10 +8,12 @@ Done = tuple[str, int, int]  #: F, B or W; virtual stage; micro-batch
 
 
 @cache
-def operations(schedule: str, p: int, device: int, m: int, v: int = 1) -> list[Done]:
+def operations(
+    schedule: str, p: int, device: int, m: int, v: int = 1, group: int | None = None
+) -> list[Done]:
     """What a device does, in order."""
     if schedule == "interleaved":
-        return _interleaved(p, device, m, v)
+        return _interleaved(p, device, m, v, group or p)
     if schedule == "zb-h1":
         return list(_putting_off(p, device, m))
     return _ahead(m if schedule == "gpipe" else p - device, device, m)
@@ -31,12 +33,13 @@ def _ahead(most: int, stage: int, m: int) -> list[Done]:
     return done
 
 
-def _interleaved(p: int, device: int, m: int, v: int) -> list[Done]:
+def _interleaved(p: int, device: int, m: int, v: int, size: int) -> list[Done]:
     """Megatron-LM: a table of (micro-batch, chunk); warm-up, one of each in turn, the rest."""
-    table = [(i, c) for first in range(0, m, p) for c in range(v) for i in range(first, first + p)]
+    groups = [range(m)[first : first + size] for first in range(0, m, size)]
+    table = [(i, c) for group in groups for c in range(v) for i in group]
     forward = [("F", c * p + device, i) for i, c in table]
     backward = [("B", (v - 1 - c) * p + device, i) for i, c in table]
-    warm = min(2 * (p - 1 - device) + (v - 1) * p, m * v)
+    warm = min(2 * (p - 1 - device) + (v - 1) * size, m * v)
     steady = [one for pair in zip(forward[warm:], backward, strict=False) for one in pair]
     return forward[:warm] + steady + backward[m * v - warm :]
 
@@ -55,12 +58,14 @@ def _putting_off(p: int, stage: int, m: int) -> Iterator[Done]:
 
 
 @cache
-def moments(schedule: str, p: int, device: int, m: int, v: int = 1) -> list[list[tuple[str, int]]]:
+def moments(
+    schedule: str, p: int, device: int, m: int, v: int = 1, group: int | None = None
+) -> list[list[tuple[str, int]]]:
     """After every operation of a device, what it keeps: F (all) or B (for W) and virtual stage."""
     kept: dict[tuple[int, int], str] = {}
     found = []
     splits = schedule == "zb-h1"
-    for kind, stage, i in operations(schedule, p, device, m, v):
+    for kind, stage, i in operations(schedule, p, device, m, v, group):
         if kind == "F" or (kind == "B" and splits):
             kept[stage, i] = kind
         else:
@@ -84,6 +89,7 @@ def stage_ends(
     send_back: Sequence[int] | None = None,
     weight: Sequence[int] | None = None,
     v: int = 1,
+    group: int | None = None,
 ) -> list[int]:
     """End of the last operation of every device of one pipeline.
 
@@ -92,7 +98,7 @@ def stage_ends(
     back = send if send_back is None else send_back
     last = len(forward) - 1
     p = len(forward) // v
-    orders = [operations(schedule, p, d, m, v) for d in range(p)]
+    orders = [operations(schedule, p, d, m, v, group) for d in range(p)]
     before = {b: a for order in orders for a, b in pairwise(order)}
 
     def delay(size: int) -> int:

@@ -201,6 +201,6 @@ def rounding_error_ns(config: Configuration, num_layers: int, micro_batches: int
     on_device = layers + config.vpp
     per_layer = 2 if SCHEDULES[config.schedule].splits_backward else 1
     per_layer += (18 if config.has_expert_grid else 10) * (config.zero >= GRADIENTS_SPLIT)
-    levels = schedule_graph(config.schedule, config.pp, micro_batches, config.vpp).levels
+    levels = schedule_graph(config.schedule, config.pp, micro_batches, *config.chunking).levels
     rings = (2 * on_device + 2) * (1 + (config.zero > 0))
     return len(levels) * (per_layer * (layers + 1) + 1) + rings + 1 + on_device

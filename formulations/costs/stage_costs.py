@@ -66,7 +66,7 @@ def memory_parts(
 ) -> MemoryParts:
     """Memory per GPU of a device of a replica with these layers [start, end), per chunk."""
     config = tables.config
-    moments = held(config.schedule, config.pp, device, micro_batches, config.vpp)
+    moments = held(config.schedule, config.pp, device, micro_batches, *config.chunking)
     return tables.memory[group].parts(layers, moments, tables.is_block, recomputed)
 
 
@@ -143,7 +143,7 @@ class StageCosts:
     def moments(self, stage: int, micro_batches: int) -> Moments:
         """What a virtual stage holds at its fullest moments."""
         config = self.tables.config
-        return stage_moments(config.schedule, config.pp, stage, micro_batches, config.vpp)
+        return stage_moments(config.schedule, config.pp, stage, micro_batches, *config.chunking)
 
     def extra(self, group: int, stage: int, micro_batches: int) -> Array:
         """[n, n] ns for what a stage recomputes on a group; NEVER where it has no room.
@@ -237,7 +237,7 @@ class StageCosts:
         Of replicas with so many micro-batches. Fewer chunks than v are the first of a device.
         """
         config, sums = self.tables.config, self._held[group]
-        moments = held(config.schedule, config.pp, device, micro_batches, config.vpp)
+        moments = held(config.schedule, config.pp, device, micro_batches, *config.chunking)
         way = np.zeros(start.shape[1], dtype=np.int64)
         fits = np.zeros(len(way), dtype=bool)
         for index in range(len(self.ways)):

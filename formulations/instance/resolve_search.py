@@ -79,10 +79,12 @@ def errors_alone(
     """What is wrong with what needs no other section."""
     yield from _beyond_target(search, state, place)
     interleaves, uneven = "interleaved" in search.schedule, search.micro_batches == "uneven"
-    if "virtual_pipeline" in search.model_fields_set and not interleaves:
-        problem = f"chunks per GPU with the schedule {', '.join(search.schedule)}"
-        yield place.at("virtual_pipeline").error(problem, "none; they are for interleaved")
-    elif interleaves and uneven:
+    chunked = {"virtual_pipeline": "chunks per GPU", "microbatch_group": "groups of micro-batches"}
+    misplaced = chunked.keys() & search.model_fields_set if not interleaves else set()
+    for field in sorted(misplaced, reverse=True):
+        problem = f"{chunked[field]} with the schedule {', '.join(search.schedule)}"
+        yield place.at(field).error(problem, "none; they are for interleaved")
+    if interleaves and uneven:
         allowed = "even: it runs micro-batches in groups of as many as there are stages"
         yield place.at("micro_batches").error("uneven, with the schedule interleaved", allowed)
     # ZeRO 2 and 3 exchange gradients too often where they stand alone.
@@ -332,7 +334,8 @@ def narrowed(search: SearchFile, state: OptimizerState) -> SearchFile:
     """The choices with those defaults alone that the target can run; what is stated stays."""
     rules = _rules(search, state, stated=False)
     kept = {field: rule.kept(getattr(search, field)) for field, rule in rules}
-    return search.model_copy(update=kept)
+    changed = {field: value for field, value in kept.items() if value != getattr(search, field)}
+    return search.model_copy(update=changed)
 
 
 def _beyond_target(

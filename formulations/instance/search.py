@@ -12,6 +12,7 @@ from pydantic import BeforeValidator, Field, model_validator
 from formulations.instance.machines import NOT_STATED, Kind
 from formulations.instance.record import (
     MOST_CHOICES,
+    MOST_GPUS,
     Count,
     Fraction,
     Index,
@@ -30,6 +31,8 @@ ZeroStage = Literal[0, 1, 2, 3]
 #: Least time, and most memory, first.
 RECOMPUTE_WAYS: tuple[Recompute, ...] = ("none", "selective", "full")
 ScheduleName = Literal["1f1b", "gpipe", "interleaved", "zb-h1"]
+#: Chunks per device, and micro-batches in a group of `interleaved`; None: as many as devices.
+Chunking = tuple[int, int | None]
 #: What has a tensor-parallel degree, and parts of a micro-batch, of its own.
 DegreesPer = Literal["uniform", "per_group", "per_stage"]
 #: Schedules that templates and fleets know.
@@ -64,6 +67,15 @@ def _no_truth(value: object) -> object:
 
 Split = Annotated[ExpertSplit, BeforeValidator(_no_truth)]
 Chunks = Annotated[int, Field(ge=2, le=64)]
+
+
+def _group_size(value: object) -> object:
+    if value != "pp" and not (isinstance(value, int) and 1 < value <= MOST_GPUS):
+        raise refusal(shown(value), f"pp, or a whole number from 2 to {MOST_GPUS}")
+    return value
+
+
+GroupSize = Annotated[int | Literal["pp"], BeforeValidator(_group_size)]
 Splits = Annotated[tuple[Split, ...], OneOrMany()]
 Zeros = Annotated[tuple[Zero, ...], OneOrMany()]
 Recomputes = Annotated[tuple[Recompute, ...], OneOrMany()]
@@ -158,6 +170,10 @@ class SearchFile(Section):
     shorter bubble for more memory on the later stages."""
     virtual_pipeline: Annotated[tuple[Chunks, ...], OneOrMany()] = (2,)
     """Chunks of layers per GPU; only with interleaved."""
+    microbatch_group: Annotated[tuple[GroupSize, ...], OneOrMany()] = ("pp",)
+    """Micro-batches that go through a chunk before the next has its turn; only with interleaved
+    (Megatron-LM's --microbatch-group-size-per-virtual-pipeline-stage). pp: as many as stages; or
+    from these to those of a replica, of which the last group has as many as stages at least."""
     micro_batches: Literal["even", "uneven"] = "even"
     """Do all replicas run equally many micro-batches?"""
     idle_nodes: bool = True

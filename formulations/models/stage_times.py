@@ -56,7 +56,7 @@ def _first_moments(
     """
     seen: set[Moment] = set()
     for m in shares:
-        peaks = held(config.schedule, config.pp, device, m, config.vpp)
+        peaks = held(config.schedule, config.pp, device, m, *config.chunking)
         for counts, put_off in zip(peaks.whole.tolist(), peaks.put_off.tolist(), strict=True):
             moment = (*counts, put_off)
             if moment not in seen:

@@ -31,7 +31,7 @@ class Level:
 
 @dataclass(frozen=True, eq=False)
 class ScheduleGraph:
-    """The graph of (schedule, p, m, v). Operation d * num_per_device + position is device d's.
+    """The graph of (schedule, p, m, v, group); operation d * num_per_device + i is device d's.
 
     index: [kinds, S, m] operation of each kind, virtual stage and micro-batch.
     """
@@ -99,7 +99,11 @@ def _depths(device: Index, data: Index) -> Index:
 
 @lru_cache(maxsize=512)
 def schedule_graph(
-    schedule: ScheduleName, num_devices: int, micro_batches: int, chunks: int = 1
+    schedule: ScheduleName,
+    num_devices: int,
+    micro_batches: int,
+    chunks: int = 1,
+    group: int | None = None,
 ) -> ScheduleGraph:
     """Operation graph, the same for all splits. O(m S)."""
     # operations device by device, in order
@@ -109,7 +113,7 @@ def schedule_graph(
     weight, micro = np.empty(none, dtype=np.int64), np.empty(none, dtype=np.int64)
     each = none // num_devices
     for d in range(num_devices):
-        order = as_array(device_order(schedule, num_devices, d, micro_batches, chunks))
+        order = as_array(device_order(schedule, num_devices, d, micro_batches, chunks, group))
         numbers = np.arange(d * each, (d + 1) * each)
         index[tuple(order.T)] = numbers
         weight[numbers], micro[numbers] = order[:, 0] * stages + order[:, 1], order[:, 2]

@@ -9,7 +9,9 @@ import numpy as np
 from formulations.schedules.operations import Counts, Kind, Missed, Operation, Order
 
 
-def order(num_devices: int, device: int, micro_batches: int, chunks: int = 1) -> Order:
+def order(
+    num_devices: int, device: int, micro_batches: int, chunks: int = 1, group: int | None = None
+) -> Order:
     """Warm-up, pairs, cool-down."""
     warm = min(num_devices - 1 - device, micro_batches)
     for i in range(warm):
@@ -21,7 +23,9 @@ def order(num_devices: int, device: int, micro_batches: int, chunks: int = 1) ->
         yield Operation(Kind.BACKWARD, device, i)
 
 
-def missed(p: Counts, stage: Counts, m: Counts, chunks: Counts) -> tuple[Missed, ...]:
+def missed(
+    p: Counts, stage: Counts, m: Counts, chunks: Counts, group: Counts | None = None
+) -> tuple[Missed, ...]:
     """W = min(p - 1 - k, m - 1) forwards, or as many backwards.
 
     After micro-batch 0 came back to B(k, 0), what is left on stage k: all but w + 1 forwards. Or

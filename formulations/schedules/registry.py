@@ -8,25 +8,25 @@ from itertools import chain
 import numpy as np
 from numpy.typing import NDArray
 
-from formulations.instance.search import ScheduleName
+from formulations.instance.search import Chunking, ScheduleName
 from formulations.schedules import gpipe, interleaved, one_f_one_b, zb_h1
-from formulations.schedules.operations import Counts, Kind, Missed, Order
+from formulations.schedules.operations import Kind, Missed, Order
 
 
 @dataclass(frozen=True)
 class Schedule:
     """Operation order, and the properties that bounds and memory may use.
 
-    order: operations of (p, device, m, chunks). missed: what latency paths leave out, for virtual
-    stages of (p, stage, m, chunks). turns: whether stage k runs F(x + p - k)
+    order: operations of (p, device, m, chunks, group). missed: what latency paths leave out, for
+    virtual stages of (p, stage, m, chunks, group). turns: whether stage k runs F(x + p - k)
     right after B(x), and B(x + 1) after that. prefixes: whether the order of fewer micro-batches is
     what is left without the last ones. interleaves: several chunks per device. splits_backward:
     weight gradients are operations of their own. settles: what a device holds at once does not grow
-    with the micro-batches beyond `_SETTLED` p v of them, if their remainder by p stays.
+    with the micro-batches beyond `_SETTLED` v groups of them, if their remainder by these stays.
     """
 
-    order: Callable[[int, int, int, int], Order]
-    missed: Callable[[Counts, Counts, Counts, Counts], tuple[Missed, ...]]
+    order: Callable[[int, int, int, int, int | None], Order]
+    missed: Callable[..., tuple[Missed, ...]]
     turns: bool = False
     prefixes: bool = False
     interleaves: bool = False
@@ -46,10 +46,15 @@ SCHEDULES: dict[ScheduleName, Schedule] = {
 
 
 def device_order(
-    schedule: ScheduleName, num_devices: int, device: int, micro_batches: int, chunks: int = 1
+    schedule: ScheduleName,
+    num_devices: int,
+    device: int,
+    micro_batches: int,
+    chunks: int = 1,
+    group: int | None = None,
 ) -> Order:
-    """Operations of one device in order."""
-    return SCHEDULES[schedule].order(num_devices, device, micro_batches, chunks)
+    """Operations of one device in order; chunks, group: as `Chunking`."""
+    return SCHEDULES[schedule].order(num_devices, device, micro_batches, chunks, group)
 
 
 def as_array(operations: Order) -> NDArray[np.int64]:
@@ -70,21 +75,27 @@ class Held:
 
 
 def held(
-    schedule: ScheduleName, num_devices: int, device: int, micro_batches: int, chunks: int = 1
+    schedule: ScheduleName,
+    num_devices: int,
+    device: int,
+    micro_batches: int,
+    chunks: int = 1,
+    group: int | None = None,
 ) -> Held:
     """What a device holds at its fullest moments."""
-    enough = _SETTLED * num_devices * chunks + micro_batches % num_devices
+    together = group or num_devices
+    enough = _SETTLED * together * chunks + micro_batches % together
     if SCHEDULES[schedule].settles:
         micro_batches = min(micro_batches, enough)
-    return _held(schedule, num_devices, device, micro_batches, chunks)
+    return _held(schedule, num_devices, device, micro_batches, (chunks, group))
 
 
 @lru_cache(maxsize=4096)
 def _held(
-    schedule: ScheduleName, num_devices: int, device: int, micro_batches: int, chunks: int
+    schedule: ScheduleName, num_devices: int, device: int, micro_batches: int, chunking: Chunking
 ) -> Held:
-    ops = as_array(device_order(schedule, num_devices, device, micro_batches, chunks))
-    chunk = (ops[:, 1] // num_devices)[:, None] == np.arange(chunks)
+    ops = as_array(device_order(schedule, num_devices, device, micro_batches, *chunking))
+    chunk = (ops[:, 1] // num_devices)[:, None] == np.arange(chunking[0])
     forward, backward, weight = (np.cumsum(chunk & (ops[:, :1] == kind), axis=0) for kind in Kind)
     waiting = (backward - weight) * SCHEDULES[schedule].splits_backward
     moments = np.column_stack([forward - backward, waiting.sum(axis=1)])
@@ -94,11 +105,16 @@ def _held(
 
 @lru_cache(maxsize=4096)
 def stage_moments(
-    schedule: ScheduleName, num_devices: int, stage: int, micro_batches: int, chunks: int = 1
+    schedule: ScheduleName,
+    num_devices: int,
+    stage: int,
+    micro_batches: int,
+    chunks: int = 1,
+    group: int | None = None,
 ) -> tuple[tuple[int, int], ...]:
     """What a virtual stage holds at its fullest moments: whole micro-batches, and put off ones."""
     chunk, device = divmod(stage, num_devices)
-    moments = held(schedule, num_devices, device, micro_batches, chunks)
+    moments = held(schedule, num_devices, device, micro_batches, chunks, group)
     pairs = np.column_stack([moments.whole[:, chunk], moments.put_off])
     return tuple((int(a), int(b)) for a, b in _maximal(np.unique(pairs, axis=0)))
 

@@ -12,7 +12,9 @@ import numpy as np
 from formulations.schedules.operations import Counts, Kind, Missed, Operation, Order
 
 
-def order(num_devices: int, device: int, micro_batches: int, chunks: int = 1) -> Order:
+def order(
+    num_devices: int, device: int, micro_batches: int, chunks: int = 1, group: int | None = None
+) -> Order:
     """Warm-up, then F, B and W in turn, cool-down with B and W in turn, and the W put off."""
     m, warm = micro_batches, min(num_devices - 1 - device, micro_batches)
     done = 0
@@ -29,7 +31,9 @@ def order(num_devices: int, device: int, micro_batches: int, chunks: int = 1) ->
         yield Operation(Kind.WEIGHT, device, i)
 
 
-def missed(p: Counts, stage: Counts, m: Counts, chunks: Counts) -> tuple[Missed, ...]:
+def missed(
+    p: Counts, stage: Counts, m: Counts, chunks: Counts, group: Counts | None = None
+) -> tuple[Missed, ...]:
     """Those of 1F1B, and the weight gradients that are put off meanwhile.
 
     One micro-batch through all stages counts no weight gradients. Before the last backward of a

@@ -21,6 +21,7 @@ from formulations.instance.search import RECOMPUTE_WAYS, ScheduleName, ZeroStage
 from formulations.instance.targets import TARGETS
 from formulations.instance.workload import Recompute
 from formulations.plan import GRADIENTS_SPLIT, Configuration, Degrees, uniform_degrees
+from formulations.schedules.interleaved import sizes_of_groups
 from formulations.schedules.registry import SCHEDULES
 from formulations.space.launch import zero_choices
 from formulations.space.slots import alike_degrees, slot_degrees
@@ -139,18 +140,22 @@ def longest_pipeline(instance: Instance) -> int:
     return min(longest, TARGETS[instance.search.target].most_stages(instance.workload) or longest)
 
 
-def schedules_of(instance: Instance, pp: int, share: int) -> Iterator[tuple[ScheduleName, int]]:
-    """Schedules with their chunks per device, for `share` micro-batches per replica.
+def schedules_of(
+    instance: Instance, pp: int, share: int
+) -> Iterator[tuple[ScheduleName, int, int | None]]:
+    """Schedules with their `Chunking`, for `share` micro-batches per replica.
 
-    Interleaving needs several devices, a block per chunk, and a multiple of pp micro-batches, as
-    Megatron-LM asks.
+    Interleaving needs several devices, a block per chunk, and groups as Megatron-LM asks.
     """
     search, longest = instance.search, _most_chunks(instance)
+    sizes = [None if size == "pp" else size for size in search.microbatch_group]
     for schedule in search.schedule:
         if not SCHEDULES[schedule].interleaves:
-            yield schedule, 1
-        elif search.micro_batches == "even" and pp > 1 and share % pp == 0:
-            yield from ((schedule, v) for v in search.virtual_pipeline if pp * v <= longest)
+            yield schedule, 1, None
+        elif search.micro_batches == "even" and pp > 1:
+            chunks = [v for v in search.virtual_pipeline if pp * v <= longest]
+            groups = sizes_of_groups(pp, share, sizes)
+            yield from ((schedule, v, group) for v in chunks for group in groups)
 
 
 def recompute_ways(instance: Instance, zero: ZeroStage) -> Iterator[tuple[Recompute, ...]]:
@@ -201,6 +206,7 @@ class _Fields(NamedTuple):
     micro_batch: int = 1
     schedule: ScheduleName = "1f1b"
     vpp: int = 1
+    microbatch_group: int | None = None
     recompute: tuple[Recompute, ...] = ("none",)
 
     @property
@@ -267,7 +273,7 @@ class _Walk:
             (("ep", "etp"), self._experts),
             (("zero",), lambda chosen: zip(zero_choices(instance, chosen.config))),
             (("micro_batch",), lambda chosen: zip(self._micro_batches(chosen))),
-            (("schedule", "vpp"), self._schedules),
+            (("schedule", "vpp", "microbatch_group"), self._schedules),
             (("recompute",), lambda chosen: zip(recompute_ways(instance, chosen.zero))),
         )
 
@@ -347,9 +353,9 @@ class _Walk:
             if fits and not any(b // n in self._sizes for n in twins):
                 yield b
 
-    def _schedules(self, chosen: _Fields) -> Iterable[tuple[ScheduleName, int]]:
+    def _schedules(self, chosen: _Fields) -> Iterable[tuple[ScheduleName, int, int | None]]:
         if not chosen.degrees:
-            return [(name, 1) for name in plain_schedules(self.instance.search)]
+            return [(name, 1, None) for name in plain_schedules(self.instance.search)]
         total = self.instance.workload.global_batch // chosen.micro_batch
         return schedules_of(self.instance, chosen.pp, total // chosen.dp)
 

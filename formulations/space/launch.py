@@ -39,6 +39,7 @@ def decisions(instance: Instance, plan: Plan) -> dict[str, list[object]]:
     return {
         "degrees": [degrees],
         "schedule": [plan.config.schedule],
+        "microbatch_group": [plan.config.microbatch_group or "pp"],
         "context_parallel": [plan.config.cp],
         "context_method": list(dict.fromkeys(context_methods(instance, plan.config))),
         "expert_parallel": [plan.config.ep],

@@ -224,7 +224,7 @@ class ClosedForms:
         for n in np.flatnonzero(self.chunked).tolist():
             config, share = configs[n], int(self.micro_batches[n])
             device = np.minimum(stage, config.pp - 1)
-            before = forwards_before_return(config.pp, device, share, config.vpp)
+            before = forwards_before_return(config.pp, device, share, *config.chunking)
             factors[n] = share - shares[0, n] * before
         return np.where(stage < columns.pp[:, None], factors, np.inf)
 

@@ -25,7 +25,7 @@ from solver.evaluate.run_plan import Planned, as_run, judged, settled
 from solver.lengths.candidates import Candidates
 from solver.options import SolveOptions
 from solver.plan_figures import build_document
-from solver.report.naming import experts_text
+from solver.report.naming import chunks_text, experts_text
 from solver.result import Result, Status
 from solver.verify import Effort, verify_document
 
@@ -129,7 +129,7 @@ def _changes(planned: Planned, best: Plan) -> Iterator[_Change]:
     if (target.ep, target.etp) != (config.ep, config.etp):
         yield with_fields(experts_text(target), ep=target.ep, etp=target.etp)
     yield with_fields(f"micro-batches of {target.micro_batch}", micro_batch=target.micro_batch)
-    scheduled = with_fields(_schedule(target), schedule=target.schedule, vpp=target.vpp)
+    scheduled = with_fields(_schedule(target), **_scheduling(target))
     yield replace(scheduled, boundaries=_boundaries(planned, scheduled.config, theirs))
     ways = dict.fromkeys(stage.recomputed.way for rep in best.replicas for stage in rep.stages)
     recomputing = with_fields(f"recomputation {' and '.join(ways)}", recompute=target.recompute)
@@ -154,16 +154,20 @@ def _with_degrees(planned: Planned, target: Configuration, theirs: Decisions) ->
     order = planned.order if alike else theirs.order
     name += "" if alike else f", nodes {_hosts(planned.space, order)}"
     if not _runs(planned, settled(planned.space, changed, planned.run.recompute)):
-        schedule = {"schedule": target.schedule, "vpp": target.vpp}
-        changed, name = changed.model_copy(update=schedule), f"{name}, {_schedule(target)}"
+        changed = changed.model_copy(update=_scheduling(target))
+        name = f"{name}, {_schedule(target)}"
     if not _runs(planned, settled(planned.space, changed, planned.run.recompute)):
         changed = changed.model_copy(update={"micro_batch": target.micro_batch})
         name += f", micro-batches of {target.micro_batch}"
     return _Change(name, changed, order, _boundaries(planned, changed, theirs))
 
 
+def _scheduling(target: Configuration) -> dict[str, object]:
+    return {name: getattr(target, name) for name in ("schedule", "vpp", "microbatch_group")}
+
+
 def _schedule(target: Configuration) -> str:
-    chunks = f" with {target.vpp} chunks per GPU" if target.vpp > 1 else ""
+    chunks = f" with {chunks_text(target)}" if target.vpp > 1 else ""
     return f"schedule {target.schedule}{chunks}"
 
 

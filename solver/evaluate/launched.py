@@ -21,9 +21,9 @@ class Launched:
 
     places: of a field, the file and line, or the option, that says it; of any other, `source`.
     boundaries: pp vpp + 1 layer indices. first_blocks: of every stage, that are recomputed; None:
-    all. etp: as in `Configuration`. settings: fields of `search` that the files decide for all
-    plans. by_replica: are the ranks of one replica neighbours, and not those of one stage? flash:
-    what asks for flash attention, and where.
+    all. etp, microbatch_group: as in `Configuration`. settings: fields of `search` that the files
+    decide for all plans. by_replica: are the ranks of one replica neighbours, and not those of one
+    stage? flash: what asks for flash attention, and where.
     """
 
     source: str
@@ -37,6 +37,7 @@ class Launched:
     ep: int = 1
     etp: Literal[1] | None = None
     vpp: int = 1
+    microbatch_group: int | None = None
     schedule: ScheduleName = "1f1b"
     zero: ZeroStage = 0
     recompute: Recompute = "none"
@@ -66,7 +67,7 @@ def block_boundaries(instance: Instance, blocks: Sequence[int]) -> tuple[int, ..
 
 
 OPTION = "--degrees"
-_NUMBERS = ("tp", "cp", "ep", "etp", "pp", "dp", "vpp", "micro_batch")
+_NUMBERS = ("tp", "cp", "ep", "etp", "pp", "dp", "vpp", "microbatch_group", "micro_batch")
 _WORDS: Mapping[str, tuple[object, ...]] = {
     "schedule": get_args(ScheduleName),
     "recompute": RECOMPUTE_WAYS,
@@ -95,6 +96,10 @@ def run_of_degrees(text: str, instance: Instance) -> Launched:
         raise PlanError(OPTION, f"schedule={schedule} with vpp={vpp}", "interleaved with vpp > 1")
     if vpp > 1 and pp == 1:
         raise PlanError(OPTION, f"vpp={vpp} with pp=1", "vpp=1, or several stages")
+    group = number["microbatch_group"] if "microbatch_group" in written else pp
+    if group != pp and vpp == 1:
+        raise PlanError(OPTION, f"microbatch_group={group} with vpp=1", "several chunks")
+    number["microbatch_group"] = None if group == pp else group
     if "etp" in written and number["etp"] not in (1, tp):
         allowed = " or ".join(map(str, sorted({1, tp})))
         raise PlanError(OPTION, f"etp={written['etp']} with tp={tp}", allowed)

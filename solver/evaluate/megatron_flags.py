@@ -42,6 +42,7 @@ class Flag(StrEnum):
     LAYOUT = "--pipeline-model-parallel-layout"
     BLOCKS_PER_CHUNK = "--num-layers-per-virtual-pipeline-stage"
     CHUNKS = "--num-virtual-stages-per-pipeline-rank"
+    GROUP = "--microbatch-group-size-per-virtual-pipeline-stage"
     FIRST = "--decoder-first-pipeline-num-layers"
     LAST = "--decoder-last-pipeline-num-layers"
     EMBEDDING = "--account-for-embedding-in-pipeline-split", 0

@@ -46,7 +46,7 @@ def launched(flags: Flags, instance: Instance) -> Launched:
     flags.exclude(Flag.BLOCKS_PER_CHUNK, Flag.CHUNKS)
     text = flags.text(Flag.LAYOUT)
     pieces = _even(flags, instance, pp) if text is None else _layout(flags, text, instance, pp)
-    vpp = len(pieces) // pp
+    vpp, group = len(pieces) // pp, flags.optional(Flag.GROUP)
 
     way, blocks = _recomputed(flags, vpp)
     alone = flags.number(Flag.EXPERT_TP, tp) < tp  # has each GPU of a tensor group whole experts?
@@ -59,6 +59,7 @@ def launched(flags: Flags, instance: Instance) -> Launched:
         "recompute": Flag.GRANULARITY,
         "zero": Flag.SHARDING if flags.has(Flag.SHARDING) else Flag.ZERO,
         "vpp": next(chunked, Flag.LAYOUT),
+        "microbatch_group": Flag.GROUP,
     }
     return Launched(
         source=flags.name,
@@ -66,6 +67,7 @@ def launched(flags: Flags, instance: Instance) -> Launched:
         boundaries=(0, *accumulate(pieces)),
         vpp=vpp,
         schedule="interleaved" if vpp > 1 else "1f1b",
+        microbatch_group=group if vpp > 1 and group != pp else None,
         etp=1 if instance.workload.experts and alone else None,
         zero=_sharded(flags),
         by_replica=flags.has(Flag.BY_REPLICA),

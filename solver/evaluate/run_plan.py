@@ -28,6 +28,7 @@ from formulations.plan import (
     uniform_degrees,
     uniform_plan,
 )
+from formulations.schedules.interleaved import sizes_of_groups
 from formulations.space.configurations import MAX_MICRO_BATCH, expert_degrees, recompute_ways
 from formulations.space.launch import zero_choices
 from formulations.space.slots import shares_sequences
@@ -73,15 +74,19 @@ def planned(instance: Instance, run: Launched, order: Sequence[int]) -> Planned:
         raise PlanError(where, asked, f"{allowed}, or another backend")
     dp = _replicas(instance, run, used)
     share = _share(instance, run, used, dp)
-    if run.vpp > 1 and share % run.pp:
+    if run.vpp > 1 and not sizes_of_groups(run.pp, share, [run.microbatch_group]):
         problem = f"{run.vpp} chunks per GPU with {share} micro-batches per replica"
-        raise run.error("vpp", problem, f"a multiple of the {run.pp} stages, or one chunk")
+        if run.microbatch_group is None:
+            raise run.error("vpp", problem, f"a multiple of the {run.pp} stages, or one chunk")
+        allowed = f"{run.pp} to {share}, with {run.pp} or more in the last group"
+        problem = f"{problem} in groups of {run.microbatch_group}"
+        raise run.error("microbatch_group", problem, allowed)
     if run.by_replica and run.pp > 1 and dp > 1:
         problem = f"ranks of {dp} replicas one after the other"
         allowed = "ranks stage by stage, Megatron-LM's default, with hosts in that order"
         raise run.error("by_replica", problem, allowed)
     space = space_of(instance, run, used)
-    alike = ("ep", "etp", "pp", "micro_batch", "schedule", "zero", "vpp")
+    alike = ("ep", "etp", "pp", "micro_batch", "schedule", "zero", "vpp", "microbatch_group")
     config = Configuration(
         degrees=uniform_degrees(space, run.tp, run.cp),
         dp=dp,
@@ -253,6 +258,8 @@ def space_of(instance: Instance, run: Launched, used: Sequence[int]) -> Instance
     }
     if run.vpp > 1:
         wider["virtual_pipeline"] = tuple(sorted({*search.virtual_pipeline, run.vpp}))
+        sizes = (*search.microbatch_group, run.microbatch_group or "pp")
+        wider["microbatch_group"] = tuple(dict.fromkeys(sizes))
     if partly:
         wider["recompute_per"] = "stage"
     if partly or (run.target == "megatron" and run.zero >= GRADIENTS_SPLIT):

@@ -75,6 +75,7 @@ def parsed(text: str, pp: int, num_layers: int, num_mtp: int = 0) -> list[list[l
 Options = dict[str, bool | int | str | list[str] | None]
 
 ARGUMENTS = "megatron_args.txt"
+GROUP_SIZE = "microbatch_group_size_per_virtual_pipeline_stage"
 USAGE = "pretrain_gpt.py [ARGUMENTS OF THE MODEL]"
 COMMAND = '"$1" "${plan[@]}" "${@:2}"'
 _ONE_QUEUE = """\
@@ -147,6 +148,7 @@ def degrees(job: Job) -> Options:
         "pipeline_model_parallel_layout": (
             written(job.pieces, num_mtp) if len(job.pieces) > 1 else None
         ),
+        GROUP_SIZE: config.microbatch_group,
     }
 
 
@@ -218,6 +220,8 @@ def check_options(job: Job, options: Mapping[str, str]) -> None:
     dp, num_mtp = job.world // (tp * pp * cp), job.instance.workload.mtp_layers
     expect("degrees", (tp, dp, pp), (job.tp, job.config.dp, job.config.pp))
     expect("layers", int(options["num_layers"]), job.num_blocks)
+    group = job.config.microbatch_group
+    expect("micro-batches of a group", options.get(GROUP_SIZE, "None"), str(group))
     micro, total = (int(options[f"{name}_batch_size"]) for name in ("micro", "global"))
     expect("micro-batches per replica", divmod(total, micro * dp), (job.micro_batches, 0))
     if len(job.pieces) > 1:

@@ -11,9 +11,17 @@ from collections.abc import Mapping
 
 from solver.export.job import IMPORTABLE, Job, read_settings, template
 from solver.export.launcher import launcher_files
-from solver.export.megatron import batches, check_options, degrees, recomputation, strategies
+from solver.export.megatron import (
+    GROUP_SIZE,
+    batches,
+    check_options,
+    degrees,
+    recomputation,
+    strategies,
+)
 
 RECIPE = "planned_recipe.py"
+_GROUP_SIZE = "microbatch_group_size_per_vp_stage"  #: a field of Megatron-Core's configuration
 
 #: Fields of MixedPrecisionConfig, and the format of weights and of what stages send.
 _PRECISION = {
@@ -73,9 +81,10 @@ def settings(job: Job) -> dict[str, object]:
         **_CLEARED,
         "expert_model_parallel_size": 1,
         "expert_tensor_parallel_size": job.tp,
-        **degrees(job),
+        **{name: value for name, value in degrees(job).items() if name != GROUP_SIZE},
         **recomputation(job),
         "virtual_pipeline_model_parallel_size": config.vpp if config.vpp > 1 else None,
+        _GROUP_SIZE: config.microbatch_group,
         "sequence_parallel": job.sequence_parallel,
         "mtp_num_layers": sizes["mtp_num_layers"],
         "seq_length": sizes["seq_length"],
@@ -103,4 +112,5 @@ def check(job: Job, texts: Mapping[str, str]) -> None:
     """Raises PlannerError unless the recipe, read back, says what the plan does."""
     told = read_settings(texts[RECIPE])
     fields = {name.rpartition(".")[2]: str(value) for name, value in told.items()}
-    check_options(job, fields | {"num_layers": fields["LAYERS"]})
+    renamed = {"num_layers": fields["LAYERS"], GROUP_SIZE: fields[_GROUP_SIZE]}
+    check_options(job, fields | renamed)

@@ -313,5 +313,6 @@ def order_graph(
         sync=np.stack(build.sync or [none[0]]),
         finish=np.stack(build.finish or [none[0]]),
         chunks=config.vpp,
+        group=config.microbatch_group,
         weight=weight,
     )

@@ -121,7 +121,9 @@ def _ends(problem: SplitProblem, arcs: Array, splits: Array, ready: Array) -> tu
 def _evaluate(problem: SplitProblem, arcs: Array, splits: Array, harvest: bool) -> Evaluation:
     runs, ready = [], []
     for lane, m in enumerate(problem.micro_batches):
-        graph = schedule_graph(problem.schedule, problem.num_devices, m, problem.chunks)
+        graph = schedule_graph(
+            problem.schedule, problem.num_devices, m, problem.chunks, problem.group
+        )
         times = _times(problem, arcs, splits, lane)
         ends = simulate(graph, times)
         runs.append((graph, times, ends))
@@ -177,7 +179,9 @@ def family_cuts(problem: SplitProblem) -> Cuts:
     """Paths of the families that hold for any schedule, of every lane, device and virtual stage."""
     rows, lanes, devices = [], [], []
     for lane, m in enumerate(problem.micro_batches):
-        graph = schedule_graph(problem.schedule, problem.num_devices, m, problem.chunks)
+        graph = schedule_graph(
+            problem.schedule, problem.num_devices, m, problem.chunks, problem.group
+        )
         devices_of = range(graph.num_devices)
         # Paths, each with the device that it ends on.
         members = [(device_path(graph, device), 0) for device in devices_of]

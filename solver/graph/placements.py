@@ -256,6 +256,7 @@ def fixed_order(
         sync=interval_sums(placement.sync_ns)[device] + latency[:, None, None],
         finish=np.stack(finish),
         chunks=config.vpp,
+        group=config.microbatch_group,
         weight=weight,
         memory=chunk_memory(intervals, groups_of, shares),
     )

@@ -189,8 +189,8 @@ class SplitProblem:
     lane. forward, backward: [C, n, n] per micro-batch, by column. sync, finish: [T, n, n] between
     the last operation of a device and its optimizer, and from then to its end. tied: the first
     device with layers and the last one also wait for each other between the two. weight: [C, n, n]
-    weight gradients where the schedule splits them from `backward`. memory: of devices with several
-    chunks.
+    weight gradients where the schedule splits them from `backward`. chunks, group: as `Chunking`.
+    memory: of devices with several chunks.
     """
 
     schedule: ScheduleName
@@ -203,6 +203,7 @@ class SplitProblem:
     sync: Array
     finish: Array
     chunks: int = 1
+    group: int | None = None
     weight: Array | None = None
     memory: "ChunkMemory | None" = None
 
@@ -236,7 +237,8 @@ class SplitProblem:
         """Per latency path of a stage [3, R, 1] operations of each kind beside the latency."""
         m = np.array(self.micro_batches, dtype=np.int64)
         p, k, v = (np.full_like(m, n) for n in (self.num_devices, stage, self.chunks))
-        paths = SCHEDULES[self.schedule].missed(p, k, m, v)
+        group = None if self.group is None else np.full_like(m, self.group)
+        paths = SCHEDULES[self.schedule].missed(p, k, m, v, group)
         return [m[:, None] - 1 - np.stack(path)[..., None] for path in paths]
 
     def fits(self, splits: Array) -> Mask:

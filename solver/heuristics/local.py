@@ -13,6 +13,7 @@ from random import Random
 from typing import NamedTuple
 
 from formulations.instance import Instance
+from formulations.instance.search import Chunking
 from formulations.plan import Configuration, Plan
 from solver.heuristics.balance import Order
 from solver.heuristics.config_search import LONGEST_NS, TURNS, ConfigSearch, State, Stop
@@ -53,7 +54,7 @@ class _LocalSearch:
         self.times, self.instance, self.stop = times, times.instance, stop
         self.random = Random(seed)
         self.choice = Choice(self.instance)
-        self.pools: dict[tuple[str, int, int], PathPool] = {}
+        self.pools: dict[tuple[str, int, Chunking], PathPool] = {}
         self.entries: list[_Entry] = []
 
     def most_ns(self, config: Configuration) -> int:
@@ -83,7 +84,7 @@ class _LocalSearch:
 
     def search(self, config: Configuration) -> ConfigSearch:
         """The search within a configuration."""
-        pool = self.pools.setdefault((config.schedule, config.pp, config.vpp), PathPool())
+        pool = self.pools.setdefault((config.schedule, config.pp, config.chunking), PathPool())
         return ConfigSearch(self.times.costs(config), pool)
 
     def survey(self, configs: Iterable[Configuration]) -> Iterator[None]:

@@ -83,7 +83,7 @@ class Trial(ABC):
         step, critical = np.zeros(count, dtype=np.int64), []
         for micro_batches, times in self.runs(splits):
             config = self.config
-            graph = schedule_graph(config.schedule, config.pp, micro_batches, config.vpp)
+            graph = schedule_graph(config.schedule, config.pp, micro_batches, *config.chunking)
             end = simulate(graph, times)
             ends = end[graph.last].reshape(len(tail), -1, count) + tail[:, None]
             np.maximum(step, ends.max(axis=(0, 1)), out=step)
@@ -201,7 +201,7 @@ MOST_PATHS = 256
 
 
 class PathPool:
-    """Paths of one (schedule, number of devices and chunks), by micro-batches.
+    """Paths of one (schedule, number of devices, chunking), by micro-batches.
 
     The operation graph depends on neither split nor order, so every path of it bounds every plan
     with as many micro-batches on some replica.

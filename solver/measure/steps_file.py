@@ -39,6 +39,7 @@ from formulations.instance.search import ScheduleName, ZeroStage
 from formulations.instance.validation import validated
 from formulations.instance.workload import Recompute
 from formulations.plan import GRADIENTS_SPLIT, Degrees
+from formulations.schedules.interleaved import sizes_of_groups
 from solver.measure.calibration import NOISE, SEVERAL_NOISE, MeasuredStep, megatron_plan
 
 #: Two measurements of one run are further apart than so many deviations of one in 500 cases.
@@ -58,6 +59,10 @@ class StepRow(Record):
     group: Name | None = Field(default=None, description="Node group that it ran on.")
     global_batch: Batch | None = Field(default=None, description="Sequences per step.")
     virtual_pipeline: Count = Field(default=1, description="Chunks of layers per GPU.")
+    microbatch_group: Count | None = Field(
+        default=None,
+        description="Micro-batches that a chunk takes in turn; else pipeline_parallel.",
+    )
     schedule: ScheduleName | None = Field(default=None, description="Pipeline schedule.")
     recompute: Recompute | None = Field(default=None, description="Recomputation of all blocks.")
     zero: ZeroStage | None = Field(default=None, description="What replicas split.")
@@ -174,13 +179,14 @@ def _step(
     cluster = instance.cluster.with_groups([group.model_copy(update=nodes)])
     batch = row.global_batch or instance.workload.global_batch
     alone = instance.with_batch(batch).model_copy(update={"cluster": cluster}).on((1,))
-    chosen = _strategies(row, place, instance)
+    chosen, group_size = _strategies(row, place, instance), row.microbatch_group
     degrees = {
         "degrees": (Degrees(tp=row.tensor_parallel),),
         "dp": row.data_parallel,
         "pp": row.pipeline_parallel,
         "micro_batch": row.micro_batch,
         "vpp": row.virtual_pipeline,
+        "microbatch_group": None if group_size == row.pipeline_parallel else group_size,
         "nodes_used": (alone.cluster.groups[0].nodes,),
     }
     plan = megatron_plan(alone, degrees | chosen)
@@ -189,9 +195,15 @@ def _step(
         wrong = f"{told} that such degrees do not divide"
         raise place.error(wrong, "as many blocks on every chunk, micro-batches in every replica")
     num_micro_batches = plan.replicas[0].micro_batches
-    if chosen["schedule"] == "interleaved" and num_micro_batches % row.pipeline_parallel:
+    chunked, pp = chosen["schedule"] == "interleaved", row.pipeline_parallel
+    if group_size is not None and not chunked:
+        allowed = "no groups, or several chunks per GPU"
+        raise place.at("microbatch_group").error(f"{group_size}, with one chunk", allowed)
+    if chunked and not sizes_of_groups(pp, num_micro_batches, [group_size]):
         wrong = f"{num_micro_batches} micro-batches per replica, interleaved"
-        raise place.error(wrong, f"a multiple of the {row.pipeline_parallel} stages")
+        wrong += "" if group_size is None else f" in groups of {group_size}"
+        allowed = f"a multiple of the {pp} stages, or groups with {pp} or more in the last"
+        raise place.error(wrong, allowed)
     step = MeasuredStep(alone, plan, row.seconds)
     # No faster than the GPUs can be, and not far too slow
     workload, group = alone.workload, alone.cluster.groups[0]

@@ -51,9 +51,15 @@ def experts_text(config: Configuration) -> str:
     return f"{'whole ' if config.etp else ''}experts {where}"
 
 
+def chunks_text(config: Configuration) -> str:
+    """Chunks of layers of a GPU, and how many micro-batches they take in turn, unless pp."""
+    group = config.microbatch_group
+    return f"{config.vpp} chunks per GPU" + (f" in groups of {group}" if group else "")
+
+
 def one_line(config: Configuration) -> str:
     """A configuration among the others of its instance."""
-    chunks = f", {config.vpp} chunks" if config.vpp > 1 else ""
+    chunks = f", {chunks_text(config)}" if config.vpp > 1 else ""
     shares = config.cp > 1 or config.has_expert_grid
     shared = f", context {config.cp}, {experts_text(config)}" if shares else ""
     nodes, tensor = " + ".join(map(str, config.nodes_used)), tensor_text(config.degrees_used)

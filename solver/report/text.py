@@ -24,7 +24,14 @@ from solver.report.assumptions import (
 )
 from solver.report.critical import busy_share, summary
 from solver.report.layout import Labelled, Lines, spaced
-from solver.report.naming import by_group, degrees_of, experts_text, layers_text, tensor_text
+from solver.report.naming import (
+    by_group,
+    chunks_text,
+    degrees_of,
+    experts_text,
+    layers_text,
+    tensor_text,
+)
 from solver.report.quantities import counted, money, node_ranges, percent, significant, time_text
 from solver.report.stages import (
     all_stages,
@@ -118,7 +125,7 @@ def config_text(document: PlanDocument, config: Configuration) -> str:
     splits = document.instance.splits_sequence
     split = ", sequence parallel" * any(splits(group.tp) for group in degrees if group.tp > 1)
     zero = f", ZeRO {config.zero}" if config.zero else ""
-    chunks = f", {config.vpp} chunks per GPU," if config.vpp > 1 else ""
+    chunks = f", {chunks_text(config)}," if config.vpp > 1 else ""
     context = f" x context {config.cp}" if config.cp > 1 else ""
     experts = f", {experts_text(config)}" if config.has_expert_grid else ""
     gpus = counted(num_gpus(document.instance, config), "GPU")

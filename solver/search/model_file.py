@@ -44,7 +44,7 @@ def write_model(options: SolveOptions, times: TimeTables, plan: Plan | None, poo
     built, shares = OneConfig(engine.model(), tables, given), shares_of(tables, given)
     cuts = {*pool.of(config), *harvest(stages, placement, decisions, shares, 0).cuts}
     for m in shares:
-        cuts.update(first_cuts(config.schedule, config.pp, m, config.vpp))
+        cuts.update(first_cuts(config.schedule, config.pp, m, *config.chunking))
     for cut in sorted(cuts):
         built.add_cut(cut)
     target = Path(os.path.realpath(path))

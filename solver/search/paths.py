@@ -13,7 +13,7 @@ from formulations.costs.plan_costs import split_costs
 from formulations.costs.stage_costs import StageCosts
 from formulations.costs.tables import Array, CostTables
 from formulations.decisions import ALL_FREE, Decisions, Given, PathCut, even_shares, share_range
-from formulations.instance.search import ScheduleName
+from formulations.instance.search import Chunking, ScheduleName
 from formulations.models.degrees import ManyConfigs
 from formulations.models.model import Model
 from formulations.models.step_time import OneConfig
@@ -29,13 +29,13 @@ BATCH_ENTRIES = 1 << 22
 
 @dataclass
 class CutPool:
-    """Cuts by (schedule, number of devices, chunks): they serve every config with these three."""
+    """Cuts by (schedule, number of devices, chunking): they serve every config with these three."""
 
-    _cuts: dict[tuple[ScheduleName, int, int], set[PathCut]] = field(default_factory=dict)
+    _cuts: dict[tuple[ScheduleName, int, Chunking], set[PathCut]] = field(default_factory=dict)
 
     def of(self, config: Configuration) -> set[PathCut]:
         """The cuts that hold for a configuration; add to it what is found."""
-        return self._cuts.setdefault((config.schedule, config.pp, config.vpp), set())
+        return self._cuts.setdefault((config.schedule, config.pp, config.chunking), set())
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,9 @@ def _paths(graph: ScheduleGraph, times: Times, end: Array, devices: Array) -> li
     ]
 
 
-def first_cuts(schedule: ScheduleName, p: int, m: int, v: int = 1) -> Iterator[PathCut]:
+def first_cuts(
+    schedule: ScheduleName, p: int, m: int, v: int = 1, group: int | None = None
+) -> Iterator[PathCut]:
     """Paths through one slow stage i: they imply the latency-plus-bottleneck bound.
 
     PROBLEM 6.3: latency + (m-1) t_i - w min(f_i, b_i). One path is longest if the backward of
@@ -77,7 +79,7 @@ def first_cuts(schedule: ScheduleName, p: int, m: int, v: int = 1) -> Iterator[P
     parts = np.split(times, kinds)
     send = np.ones((stages - 1, kinds * stages), dtype=np.int64)
     pipelines = Times(parts[0], parts[1], send, weight=parts[2] if kinds > 2 else None)
-    graph = schedule_graph(schedule, p, m, v)
+    graph = schedule_graph(schedule, p, m, v, group)
     end = simulate(graph, pipelines)
     for devices in (np.zeros(kinds * stages, np.int64), np.arange(kinds * stages) % stages % p):
         yield from _paths(graph, pipelines, end, devices)
@@ -143,7 +145,7 @@ def harvest(
         planned = {decisions.micro_batches[r] for r in alike.replicas}
         near = {m + step for m in planned for step in (-1, 1)} & set(shares)
         for m in sorted(planned | near):
-            graph = schedule_graph(config.schedule, config.pp, m, config.vpp)
+            graph = schedule_graph(config.schedule, config.pp, m, *config.chunking)
             num_neighbours = BATCH_ENTRIES // graph.num_operations if m in planned else 0
             splits = _nearby(decisions.boundaries, num_neighbours)
             times = _times(stages, placement, alike.replicas[0], m, splits)
@@ -239,7 +241,7 @@ class HeldConfigs:
         self.shares[index] = shares_of(tables, given)
         config, cuts = tables.config, set(self._pool.of(tables.config))
         for m in self.shares[index]:
-            cuts.update(first_cuts(config.schedule, config.pp, m, config.vpp))
+            cuts.update(first_cuts(config.schedule, config.pp, m, *config.chunking))
         for cut in sorted(cuts):
             part.add_cut(cut)
 

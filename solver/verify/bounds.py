@@ -134,7 +134,7 @@ class Prover:
         degrees, b, _, members = config_key(self.instance, config)
         layout = (degrees, b, config.pp == 1, config.zero, config.dp, config.ep, members)
         # Devices with several chunks hold what their schedule, pp and vpp say: `StageCosts`.
-        chunked = config.vpp > 1 and (config.schedule, config.pp, config.vpp)
+        chunked = config.vpp > 1 and (config.schedule, config.pp, *config.chunking)
         return (*layout, config.recompute, chunked)
 
     def stage_costs(self, config: Configuration) -> StageCosts:
@@ -150,7 +150,7 @@ class Prover:
         Of replicas with so many micro-batches. A stage beside others on its device is taken alone:
         with them it recomputes no less.
         """
-        moments = stage_moments(config.schedule, config.pp, stage, micro_batches, config.vpp)
+        moments = stage_moments(config.schedule, config.pp, stage, micro_batches, *config.chunking)
         return self._extra_of(config, moments)
 
     def _extra_of(self, config: Configuration, moments: tuple[tuple[int, int], ...]) -> Array:
@@ -213,7 +213,7 @@ class Prover:
         ends = np.zeros(len(self.layers) + 1, dtype=bool)
         ends[0] = True
         for k in range(config.num_stages):
-            moments = stage_moments(config.schedule, config.pp, k, fewest, config.vpp)
+            moments = stage_moments(config.schedule, config.pp, k, fewest, *config.chunking)
             fits = [costs.extra_of(j, moments) < NEVER for j in roomiest.values()]
             ends = np.any((self.enough_blocks & np.any(fits, axis=0))[ends], axis=0)
         return not ends[-1]

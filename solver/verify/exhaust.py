@@ -84,7 +84,7 @@ class PlanTimes:
     def of(self, plans: Plans, r: int, micro_batches: int) -> Array:
         """[N] step time if lane r, with so many micro-batches, were alone; a lower bound."""
         config = self.config
-        graph = schedule_graph(config.schedule, config.pp, micro_batches, config.vpp)
+        graph = schedule_graph(config.schedule, config.pp, micro_batches, *config.chunking)
         size = max(1, MOST_TIMES // graph.num_operations)
         parts = [
             self._simulated(graph, plans.take(slice(i, i + size)), r)

@@ -73,9 +73,11 @@ def of_one_chunk(times: tuple[Count, Count, Count], back: bool, beyond: Count) -
 
 
 @lru_cache(maxsize=4096)
-def families(schedule: ScheduleName, p: int, m: int, chunks: int) -> tuple[tuple[Member, ...], ...]:
+def families(
+    schedule: ScheduleName, p: int, m: int, chunks: int, group: int | None = None
+) -> tuple[tuple[Member, ...], ...]:
     """Per device all members for replicas of m micro-batches, none covered by another."""
-    graph, by_device = schedule_graph(schedule, p, m, chunks), list[tuple[Member, ...]]()
+    graph, by_device = schedule_graph(schedule, p, m, chunks, group), list[tuple[Member, ...]]()
     for k in range(p):
         longest = list[Member]()
         for path in _paths(graph, k):

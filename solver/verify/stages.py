@@ -66,7 +66,7 @@ class Stages:
         schedule, p = self.config.schedule, self.config.pp
         if self.chunks == 1:
             return members_of(schedule, p, k, np.array(self.least))
-        return families(schedule, p, self.least, self.chunks)[k]
+        return families(schedule, p, self.least, *self.config.chunking)[k]
 
     @cached_property
     def kind(self) -> Array:
@@ -254,7 +254,7 @@ class ChunkStages(Stages):
         """[J, rows] the first way that a device may have room with, at its fullest; W: none."""
         config, tables, sizes = self.config, self._tables, self.sizes(k)
         stages = np.array(self._stages(k))[:, None]
-        in_flight = held(config.schedule, config.pp, k, self.least, config.vpp).whole
+        in_flight = held(config.schedule, config.pp, k, self.least, *config.chunking).whole
 
         def at_least(values: Array) -> Array:
             """[v, rows] of [n, n]."""

@@ -48,7 +48,8 @@ def test_runs_and_their_spaces_are_the_recorded_ones() -> None:
     """
     figures: dict[str, object] = {}
     searches = "target: any, idle_nodes: false", "target: any, zero: [0], schedule: [zb-h1]"
-    texts = "pp=4,vpp=3,micro_batch=2,zero=1,recompute=full", "pp=2,micro_batch=2", "tp=2,pp=2,dp=1"
+    texts = ["pp=4,vpp=3,micro_batch=2,zero=1,recompute=full", "pp=4,vpp=3,microbatch_group=8"]
+    texts += ["pp=2,micro_batch=2", "tp=2,pp=2,dp=1"]
     for workload, asked, text in product(("gpt2", "gpt2-xl"), searches, texts):
         for order in (None, "big"):
             instance = instance_of(f"catalogue: {workload}", asked)

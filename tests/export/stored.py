@@ -21,6 +21,7 @@ from solver.options import ExportTarget
 from tests.conftest import ROOT
 from tests.export_cases import (
     CHUNKS,
+    GROUPED,
     ONE_STAGE,
     SHARDED,
     TENSOR,
@@ -64,6 +65,7 @@ ALONE = "target: any, embedding_only_stages: true"
 JOBS: dict[str, Job] = {
     "uneven": UNEVEN,
     "chunks": CHUNKS,
+    "groups": GROUPED,
     "zero_bubble": ZERO_BUBBLE,
     "sharded": SHARDED,
     "whole_experts": WHOLE_EXPERTS,
@@ -101,11 +103,12 @@ JOBS: dict[str, Job] = {
 }
 STORED: dict[ExportTarget, str] = {
     "megatron": (
-        "uneven chunks whole_experts ring alone predicting tensor one_stage in_bf16 tf32 fp16"
-        " recomputing first_blocks odd_name fused"
+        "uneven chunks groups whole_experts ring alone predicting tensor one_stage in_bf16 tf32"
+        " fp16 recomputing first_blocks odd_name fused"
     ),
     "megatron-bridge": (
-        "uneven chunks whole_experts exchange in_bf16 fp32 fp16 recomputing first_blocks fused"
+        "uneven chunks groups whole_experts exchange in_bf16 fp32 fp16 recomputing first_blocks"
+        " fused"
     ),
     "flagscale": "uneven whole_experts no_zero two_meshes mixed_stage unlike stage_by_stage",
     "torchtitan": "uneven chunks zero_bubble sharded whole_experts fp32 no_zero recomputing",

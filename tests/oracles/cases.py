@@ -50,6 +50,8 @@ def cases(seed: int, number: int = 4) -> Iterator[Case]:
         search=_search(rng, kind, per, precision),
         limits=ROOMY,
     )
+    if seed % 10 == 5:
+        instance = instance.but(search={"microbatch_group": ("pp", 3, 4)})
     model = Model(sizes, TOKENS, width, width, gradient)
     for config in _configs(rng, instance, number):
         plan = _plan(rng, instance, config)
@@ -61,8 +63,10 @@ def _configs(rng: random.Random, instance: Instance, number: int) -> list[Config
     """Some configs of the instance, as unlike as can be: rare strategies as often as others."""
     alike: dict[tuple[object, ...], list[Configuration]] = {}
     for config in configs(instance):
-        strategies = config.zero, config.ep, config.etp, config.vpp, config.cp, config.per_stage
-        alike.setdefault((*strategies, config.pp > 1, config.dp > 1), []).append(config)
+        strategies = config.zero, config.ep, config.etp, config.cp, config.per_stage
+        alike.setdefault((*strategies, config.chunking, config.pp > 1, config.dp > 1), []).append(
+            config
+        )
     chosen = rng.sample(list(alike), min(number, len(alike)))
     return [rng.choice(alike[key]) for key in chosen]
 

@@ -15,6 +15,7 @@ from formulations.instance import Instance
 from formulations.instance.workload import Recompute
 
 ExpertSplit = Literal[1, "tp"]
+Schedule = tuple[str, int, int]  #: its name, chunks per GPU, micro-batches in a group; 1, 0: none
 
 
 class Slot(NamedTuple):
@@ -39,15 +40,14 @@ class Config(NamedTuple):
     micro_batch: int
     ep: int
     etp: ExpertSplit
-    schedule: str
-    chunks: int
+    schedule: Schedule
     zero: int
     recompute: tuple[Recompute, ...]
 
 
 def configurations(instance: Instance) -> set[Config]:
     return {
-        Config(nodes, slots, dp, pp, b, *experts, *schedule, zero, recompute)
+        Config(nodes, slots, dp, pp, b, *experts, schedule, zero, recompute)
         for nodes in _nodes(instance)
         for slots in _slots(instance, nodes)
         for dp, pp, b in _pipelines(instance, nodes, slots)
@@ -151,16 +151,19 @@ def _experts(
             yield ep, etp if wide else "tp"  # an expert on a tensor group of one GPU is whole
 
 
-def _schedules(instance: Instance, dp: int, pp: int, b: int) -> Iterator[tuple[str, int]]:
-    """`interleaved`: several chunks per GPU, of a multiple of the stages in micro-batches."""
+def _schedules(instance: Instance, dp: int, pp: int, b: int) -> Iterator[Schedule]:
+    """`interleaved`: several chunks per GPU; groups of as many micro-batches as stages, or more."""
     share = instance.workload.global_batch // b // dp
     for schedule in instance.search.schedule:
         if schedule != "interleaved":
-            yield schedule, 1
+            yield schedule, 1, 0
             continue
-        for chunks in instance.search.virtual_pipeline:
-            if pp > 1 and share % pp == 0 and pp * chunks in _stage_counts(instance):
-                yield schedule, chunks
+        groups = {pp if size == "pp" else size for size in instance.search.microbatch_group}
+        for chunks, group in product(instance.search.virtual_pipeline, groups):
+            last = share % group
+            whole = pp <= group <= share and (last == 0 or last >= pp)
+            if pp > 1 and whole and pp * chunks in _stage_counts(instance):
+                yield schedule, chunks, group
 
 
 def _zero(instance: Instance, pp: int) -> Iterator[int]:

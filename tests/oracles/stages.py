@@ -341,7 +341,7 @@ class Memory:
         """Most that is kept at once: from forward to backward, or to late weight gradients."""
         at, config = self.at, self.at.plan.config
         slot, m = at.stages[k][r].degrees, at.plan.replicas[r].micro_batches
-        order = list(device_order(config.schedule, config.pp, k, m, config.vpp))
+        order = list(device_order(config.schedule, config.pp, k, m, *config.chunking))
         splits = any(operation.kind is Kind.WEIGHT for operation in order)
         kept, late = dict[int, int](), dict[int, int]()
         for s in range(k, len(at.stages), config.pp):

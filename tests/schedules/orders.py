@@ -14,17 +14,20 @@ def words(schedule: ScheduleName, p: int, device: int, m: int) -> str:
     return " ".join(f"{kind.name[0]}{i}" for kind, _, i in device_order(schedule, p, device, m))
 
 
-def check_device(schedule: ScheduleName, p: int, device: int, m: int, v: int = 1) -> None:
+def check_device(
+    schedule: ScheduleName, p: int, device: int, m: int, v: int = 1, group: int | None = None
+) -> None:
     """The order is that of `operations`; latency paths miss what is counted along it.
 
     Forwards of a stage before its first backward, and backwards of it after its last forward, but
     for the one that the path visits; of gpipe, whose paths are of another family, nothing.
     """
-    order = list(device_order(schedule, p, device, m, v))
-    expected = operations(schedule, p, device, m, v)
+    order = list(device_order(schedule, p, device, m, v, group))
+    expected = operations(schedule, p, device, m, v, group)
     assert [(kind.name[0], stage, i) for kind, stage, i in order] == expected
     for stage in range(device, p * v, p):
-        returned, *late = SCHEDULES[schedule].missed(*(np.array([x]) for x in (p, stage, m, v)))
+        sizes = (np.array([x]) for x in (p, stage, m, v, group or p))
+        returned, *late = SCHEDULES[schedule].missed(*sizes)
         if schedule == "gpipe":
             assert [int(x[0]) for x in returned] == [0, 0, 0]
             continue

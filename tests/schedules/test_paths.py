@@ -8,7 +8,7 @@ from typing import get_args
 import numpy as np
 import pytest
 
-from formulations.instance.search import ScheduleName
+from formulations.instance.search import Chunking, ScheduleName
 from formulations.schedules.graph import ScheduleGraph, schedule_graph
 from formulations.schedules.paths import device_path, last_down, path_counts, returned, turns
 from formulations.schedules.registry import SCHEDULES
@@ -18,14 +18,17 @@ from tests.recorded import as_recorded, digest
 NAMES: tuple[ScheduleName, ...] = get_args(ScheduleName)
 
 
-def graphs(schedule: ScheduleName, most: int = 5) -> Iterator[tuple[ScheduleGraph, int]]:
-    """Small graphs of a schedule, with their chunks per device."""
+def graphs(schedule: ScheduleName, most: int = 5) -> Iterator[tuple[ScheduleGraph, Chunking]]:
+    """Small graphs of a schedule, with their chunks per device and groups of micro-batches."""
     chunks = (2, 3) if SCHEDULES[schedule].interleaves else (1,)
     for p in range(1 + SCHEDULES[schedule].interleaves, most):
         for v in chunks:
             step = p if SCHEDULES[schedule].interleaves else 1
             for m in range(step, 9, step):
-                yield schedule_graph(schedule, p, m, v), v
+                yield schedule_graph(schedule, p, m, v), (v, p)
+    if SCHEDULES[schedule].interleaves:
+        yield schedule_graph(schedule, 2, 7, 2, 5), (2, 5)
+        yield schedule_graph(schedule, 3, 7, 3, 4), (3, 4)
 
 
 def random_times(graph: ScheduleGraph, rng: random.Random) -> Times:
@@ -70,10 +73,10 @@ def test_latency_paths_miss_what_the_schedule_states(schedule: ScheduleName) -> 
     Weight gradients: one micro-batch's on stage 0 follow the last backward.
     """
     members: tuple[Family, Family] = (returned, last_down)
-    for graph, v in graphs(schedule):
+    for graph, chunking in graphs(schedule):
         p, m, stages = graph.num_devices, graph.micro_batches, graph.num_stages
         for stage in range(stages):
-            sizes = (np.array([x]) for x in (p, stage, m, v))
+            sizes = (np.array([x]) for x in (p, stage, m, *chunking))
             for missed, member in zip(SCHEDULES[schedule].missed(*sizes), members, strict=True):
                 found = path_counts(graph, member(graph, stage)).weights[stage::stages].tolist()
                 after = int(stage == 0)
@@ -87,7 +90,7 @@ def test_paths_are_the_recorded_ones() -> None:
     """Of every stage of small graphs, operation by operation; turns of 1F1B."""
     figures: dict[str, object] = {}
     for schedule in ("1f1b", "zb-h1", "interleaved"):
-        for graph, v in graphs(schedule):
+        for graph, (v, _) in graphs(schedule):
             stages, devices = range(graph.num_stages), range(graph.num_devices)
             paths = [[member(graph, k) for k in stages] for member in (returned, last_down)]
             paths.append([device_path(graph, device) for device in devices])

@@ -37,6 +37,12 @@ def all_schedules(seed: int) -> Instance:
     return zoned(instance, seed) if seed % 3 == 0 else instance
 
 
+def groups(seed: int) -> Instance:
+    """Interleaved alone, of as many micro-batches in a group as there are stages, or more."""
+    search = THREE_STAGES | {"microbatch_group": ("pp", 3, 4, 5)}
+    return scheduled(random_instance(seed), "interleaved", seed).but(search=search)
+
+
 def in_zones(seed: int) -> Instance:
     """Nodes in several zones."""
     return zoned(random_instance(seed), seed).but(search=THREE_STAGES)
@@ -66,6 +72,7 @@ def unlike_groups(seed: int) -> Instance:
 SPACES: dict[str, Callable[[int], Instance]] = {
     "plain": plain,
     "schedules": all_schedules,
+    "groups": groups,
     "zones": in_zones,
     "experts": experts,
     "strategies": widened,

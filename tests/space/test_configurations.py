@@ -131,8 +131,9 @@ def test_plan_spaces_are_the_recorded_ones(target: Target) -> None:
 def in_oracle_words(config: Configuration) -> Config:
     slots = tuple(Slot(own.tp, own.parts, own.cp) for own in config.degrees_used)
     head = config.nodes_used, slots, config.dp, config.pp, config.micro_batch
-    experts, schedule = (config.ep, config.etp or "tp"), (config.schedule, config.vpp)
-    return Config(*head, *experts, *schedule, config.zero, config.recompute)
+    experts, group = (config.ep, config.etp or "tp"), config.microbatch_group or config.pp
+    schedule = config.schedule, config.vpp, group if config.vpp > 1 else 0
+    return Config(*head, *experts, schedule, config.zero, config.recompute)
 
 
 @pytest.mark.parametrize("target", ["megatron", "any"])

@@ -53,6 +53,7 @@ HONOURED: Mapping[str, tuple[dict[str, Any], ...]] = {
 REFUSED = {
     *("data_parallel", "pipeline_parallel", "context_parallel", "expert_parallel"),
     *("expert_tensor_parallel", "zero", "schedule", "virtual_pipeline", "idle_nodes"),
+    "microbatch_group",
     *("max_step_time", "max_cost_per_step", "max_price_per_hour"),
 }
 #: Of replicas alike, or of degrees that fleets do not have: docs/failures.md says so.

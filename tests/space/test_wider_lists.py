@@ -27,7 +27,8 @@ from tests.best_plans import check_verified
 from tests.conftest import ROOT
 from tests.expert_instances import expert_instance
 from tests.oracles import launch
-from tests.seeds import few_and_many
+from tests.search.spaces import groups
+from tests.seeds import few_and_many, one_each
 from tests.space.test_launchable import instance_for
 
 EXACT = SolveOptions(gap=0.0)
@@ -109,6 +110,17 @@ def test_bug_a_degree_that_does_not_divide_the_tokens_switched_sequence_parallel
     two, four, both = (stored("odd", degrees=tp, tokens=130) for tp in ([2], [4], [2, 4]))
     assert [both.splits_sequence(tp) for tp in (2, 4)] == [True, False]
     assert _optimum(both) == min(_optimum(two), _optimum(four)) == 21_038_869
+
+
+@pytest.mark.parametrize("seed", one_each(range(20), 10))
+def test_wider_lists_of_groups_have_the_best_plan_of_any(seed: int) -> None:
+    """Of interleaved plans with this many micro-batches in a group; the plans are those of each."""
+    wide = groups(seed)
+    result, sizes = solve(wide, EXACT), wide.search.microbatch_group
+    check_verified(result, EXACT)
+    narrow = [_optimum(wide.but(search={"microbatch_group": (size,)})) for size in sizes]
+    assert len(sizes) > 1
+    assert (inf if result.objective is None else result.objective) == min(narrow)
 
 
 def _optimum(instance: Instance) -> float:
