@@ -1,7 +1,7 @@
 """Best plans of whole plan spaces, by trying every plan; what the verifier makes of them."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from formulations.costs.plan_costs import plan_costs
 from formulations.costs.tables import CostTables, build_tables
@@ -49,6 +49,18 @@ def check_space(instance: Instance) -> None:
     listed = Counter(configs(instance))
     assert set(listed.values()) <= {1}
     assert not any(PlanSpace(instance).departure(config) for config in listed)
+
+
+def refuted_share(refutes: Callable[[int], bool], best_ns: int) -> int:
+    """How much of the best step, in thousandths, no plan is shown to be below; by halving."""
+    low, high = 0, 1001
+    while high - low > 1:
+        middle = (low + high) // 2
+        if refutes(best_ns * middle // 1000):
+            low = middle
+        else:
+            high = middle
+    return low
 
 
 def check_claims(tables: CostTables, best_ns: int | None) -> None:

@@ -17,6 +17,7 @@ from solver.verify.refutation import question_of
 from tests import brute_force
 from tests.chain_instances import SLOW, chain_instance, chain_tables
 from tests.random_configs import random_tables
+from tests.recorded import as_recorded, digest, summary
 from tests.seeds import few_and_many
 from tests.small_instances import workload
 from tests.unlike_degrees import unlike_tables
@@ -65,7 +66,8 @@ def test_outer_stages_wait_for_the_slower_link_to_their_tied_embeddings() -> Non
 def test_no_tail_of_an_order_is_shorter(seeds: Sequence[int], zones: bool) -> None:
     """Of every stage on any nodes, and of every group on them, over all runs of layers."""
     unlike = filter(None, map(unlike_tables, seeds))
-    for tables in chain((random_tables(seed, zones) for seed in seeds), unlike):
+    figures = {}
+    for n, tables in enumerate(chain((random_tables(seed, zones) for seed in seeds), unlike)):
         least = LeastCosts(tables.instance, tables.config)
         by_run, start = least.tail_ns()
         counts = [run.count for run in tables.instance.workload.layer_runs]
@@ -77,6 +79,10 @@ def test_no_tail_of_an_order_is_shorter(seeds: Sequence[int], zones: bool) -> No
                 for j in set(groups):
                     whole = np.triu(graph.epilogues.all_ns[row], 1)
                     assert (np.triu(tails[j], 1) <= whole).all(), tables.config
+        rows = graph.epilogues
+        known = [list(least.spans()), by_run, start, *rows.all_ns, *rows.syncs, *rows.embeddings]
+        figures[f"{tables.instance.name} {n}, zones {zones}"] = digest(summary(known))
+    as_recorded("verify_epilogue", figures)
 
 
 @pytest.mark.parametrize(("pp", "nodes"), [(1, [3]), (3, [1])])

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 import pytest
 
 from formulations.costs.tables import build_tables
+from formulations.instance.search import ScheduleName
 from formulations.space import PlanSpace
 from solver.verify import exhaust as module
 from solver.verify import orders
@@ -22,6 +23,7 @@ from tests.random_configs import (
     random_tables,
     zoned,
 )
+from tests.recorded import as_recorded, digest
 from tests.seeds import few_and_many
 
 
@@ -84,3 +86,21 @@ def test_claims_where_stages_recompute_in_part(seeds: Sequence[int], schedule: s
     for seed in seeds:
         tables = cramped_tables(seed, schedule)
         check_claims(tables, brute_force.optimum_ns(tables))
+
+
+@pytest.mark.parametrize("schedule", [None, "zb-h1", "interleaved"])
+def test_outcomes_are_as_recorded(schedule: ScheduleName | None) -> None:
+    """Whether plans were tried, and which plan refutes a claim above the best step."""
+    figures = {}
+    for seed in range(0, 80, 8):
+        tables, best = (
+            random_tables(seed, False, schedule),
+            random_optimum_ns(seed, False, schedule),
+        )
+        told, prover = list[object](), Prover(PlanSpace(tables.instance))
+        for claim in (best, best + 1, best * 11 // 10) if best else ():
+            outcome = exhaust(prover, tables.config, claim, Clock())
+            assert outcome is not None
+            told += [outcome.tried, outcome.step_time_ns, digest(outcome.plan)]
+        figures[f"seed {seed}, {schedule}"] = told
+    as_recorded("verify_exhaust", figures)

@@ -10,14 +10,13 @@ import pytest
 from formulations.costs.tables import build_tables
 from formulations.instance.search import RECOMPUTE_WAYS, ScheduleName, SearchSpace
 from formulations.instance.targets import TARGETS, Target
-from formulations.plan import Recomputed
 from formulations.space import configs
 from solver.document import PlanDocument
 from solver.options import SolveOptions
 from solver.plan_figures import build_document
 from solver.search.driver import solve
 from solver.verify import Effort, Verification, verify_document
-from solver.verify.feasibility import check_recomputed, check_target
+from solver.verify.feasibility import check_target
 from solver.verify.findings import Findings
 from tests.best_plans import check_space
 from tests.brute_force import all_orders
@@ -112,15 +111,6 @@ def test_what_is_said_of_forged_layouts(name: str) -> None:
 
     verdicts = judged(name, PLANS[name](), verify, LAYOUT, number=4, seal=forged)
     as_recorded("verify_feasibility", verdicts)
-
-
-def test_only_full_recomputation_may_be_of_some_blocks() -> None:
-    """One of two."""
-    findings = {way: Findings() for way in ("selective", "full")}
-    for way in ("selective", "full"):
-        one_of_two = Recomputed.model_construct(way=way, blocks=1)
-        check_recomputed(one_of_two, RECOMPUTE_WAYS, 2, "", findings[way])
-    assert [bool(of_way.problems) for of_way in findings.values()] == [True, False]
 
 
 def test_bug_stage_without_blocks_recomputes_nothing() -> None:

@@ -18,7 +18,7 @@ from solver.fleets.step_times import kinds_of
 from solver.simulate import pipeline_step_ns
 from solver.templates.generate import TemplateGenerator, TemplateOptions
 from solver.verify import verify_fleet
-from solver.verify.fleet_file import _ranges, least_step_ns, stage_lines
+from solver.verify.fleet_file import least_step_ns, stage_lines
 from tests.random_fleets import enlarged, even_designs, fleet_instance
 from tests.recorded import as_recorded
 from tests.verify.forgeries import judged
@@ -77,11 +77,6 @@ def test_no_line_is_above_the_simulated_step(seed: int) -> None:
         most_ns = max(m * each_ns + wait_ns for each_ns, wait_ns in stage_lines(costs))
         assert most_ns <= step_ns
         assert costs.num_stages > 1 or most_ns == step_ns
-
-
-def test_parts_of_numbers_of_pipelines_hold_all() -> None:
-    """Also one alone."""
-    assert list(_ranges(1, 1)) == [range(1, 2)]
 
 
 @pytest.mark.parametrize("seed", SEEDS)

@@ -1,20 +1,14 @@
-"""No field of a plan file can be changed unnoticed: one change of every field, chosen at random."""
+"""No field of an instance can be changed unnoticed in a plan file, but for those named here."""
 
-from collections import Counter
 from collections.abc import Iterator
 from functools import cache
-from itertools import chain, islice
-from math import inf
+from itertools import chain
 from typing import Any
 
 import pytest
 
-from formulations.costs.tables import build_tables
-from formulations.plan import Configuration
-from solver.document import RECORDED, PlanDocument
-from solver.result import max_step_time_ns
+from solver.document import PlanDocument
 from solver.verify import Effort, verify_document
-from tests import brute_force
 from tests.certified_cases import CASES
 from tests.seeds import one_each
 from tests.verify import forgeries
@@ -59,46 +53,6 @@ def passes(forged: PlanDocument) -> bool:
     """Whether it verifies; proofs are looked at only if everything else does."""
     quickly = verify_document(forged, Effort(prove="nothing")).problems
     return not quickly and not verify_document(forged).problems
-
-
-@cache
-def best_ns(case: str, config: Configuration) -> float:
-    """Step time of the best plan, within the limits; infinite if there is none."""
-    instance = CASES[case]().instance
-    best, limit = (
-        brute_force.optimum_ns(build_tables(instance, config)),
-        max_step_time_ns(instance, config),
-    )
-    return inf if best is None or (limit is not None and best > limit) else best
-
-
-def is_true(case: str, forged: PlanDocument) -> bool:
-    """Whether nothing but the log is another, which claims no more of each config than is true."""
-    files = CASES[case](), forged
-    logs = [Counter(record.config for record in file.closed_configs) for file in files]
-    emptied = {str(file.but(closed_configs=(), digest="")) for file in files}
-    return (
-        all(
-            (inf if record.bound_ns is None else record.bound_ns) <= best_ns(case, record.config)
-            for record in forged.closed_configs
-        )
-        and logs[0] == logs[1]
-        and len(emptied) == 1
-    )
-
-
-@pytest.mark.parametrize("case", one_each(list(CASES), 4))
-def test_changes_outside_the_instance_are_refused_unless_true(case: str) -> None:
-    """Every field is derived again, but those of RECORDED; a log that passes claims what is true.
-
-    Of the log ten changes of each field are tried.
-    """
-    for field in changes(case):
-        name = field.partition(".")[0]
-        if name not in ("instance", "digest", *RECORDED):
-            number = 10 if name == "closed_configs" else 1
-            for forged in islice(forged_files(case, field), number):
-                assert not passes(forged) or is_true(case, forged), field
 
 
 @pytest.mark.parametrize("seed", one_each(range(8), 8))

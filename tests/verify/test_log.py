@@ -6,11 +6,10 @@ from typing import Any
 import pytest
 
 from formulations.instance import Instance, SearchSpace
-from formulations.space import PlanSpace, configs
+from formulations.space import PlanSpace
 from formulations.units import GIB
 from solver.document import PlanDocument
 from solver.verify import verify_document
-from tests.best_plans import check_space
 from tests.certified_cases import CASES, instance
 from tests.recorded import as_recorded
 from tests.resealed import forged
@@ -48,14 +47,6 @@ def test_plan_space_counted_by_hand() -> None:
     assert num_configs(instance(search=alike.but(idle_nodes=False))) == 24
     assert num_configs(instance(search=alike)) == 16 + 16 + 24
     assert num_configs(instance(search=SearchSpace(micro_batch=(1, 2)))) == (16 + 16 + 24) / 2
-
-
-@pytest.mark.parametrize(("kv_heads", "degrees"), [(4, {1, 2}), (3, {1}), (1, {1})])
-def test_tensor_groups_share_the_heads_evenly(kv_heads: int, degrees: set[int]) -> None:
-    """On nodes of two GPUs a degree of 2 needs an even number of key and value heads."""
-    narrow = instance().but(workload={"kv_heads": kv_heads})
-    assert {config.widest_tp for config in configs(narrow)} == degrees
-    check_space(narrow)
 
 
 @pytest.mark.parametrize("case", ["idle", "tensor_parallel", "interrupted", "infeasible"])

@@ -1,73 +1,48 @@
-"""Shortest ways through the choices of two devices, by hand."""
-
-from typing import Any
+"""Shortest ways through the choices of devices, against all ways."""
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from solver.verify.families import BACK, THERE, of_one_chunk
-from solver.verify.orders import Step
-from solver.verify.path_lengths import Choices, Costs, LaneWays
-
-Array = NDArray[np.int64]
+from tests.recorded import as_recorded, digest, summary
+from tests.verify.lanes import Lane
 
 
-def numbers(*values: int) -> Array:
-    """[M] of a device's choices."""
-    return np.array(values, dtype=np.int64)
+@pytest.mark.parametrize("seed", range(0, 24, 2))
+def test_no_way_to_or_from_a_choice_is_shorter(seed: int) -> None:
+    """Before every choice, with what follows once, and after it."""
+    lane = Lane(seed)
+    shortest = lane.lane(lane.choices, 0)
+    for visits, back in ((THERE, False), (BACK, False), (BACK, True)):
+        pairs = zip(shortest.passed(visits, back), lane.ways, strict=True)
+        passed = np.stack([times[way] for times, way in pairs])
+        for k, way in enumerate(lane.ways):
+            for choice in np.unique(way):
+                ways = passed[:, way == choice]
+                assert shortest.before(visits, back)[k][choice] == ways[:k].sum(axis=0).min()
+                if not back:
+                    assert shortest.after(visits)[k][choice] == ways[k + 1 :].sum(axis=0).min()
 
 
-def step() -> Step:
-    """The one way to place a stage."""
-    none: Any = np.zeros((1, 1, 1), dtype=np.int64)
-    return Step(
-        source=numbers(0),
-        target=numbers(0),
-        group=np.zeros((1, 1), dtype=np.int64),
-        send=none,
-        back=none,
-        tail=numbers(0),
-        begins=((),),
-        num_targets=1,
-    )
+def test_lengths_are_as_recorded() -> None:
+    """Of members, what they add to the latency, and how often a device is busy in a time."""
+    figures = {}
+    for lane in map(Lane, range(12)):
+        shortest, known = lane.lane(lane.choices, 0), list[object]()
+        for k in range(len(lane.steps)):
+            members = lane.members(k)
+            lengths = shortest.lengths(k, members)
+            known += [lengths, shortest.added(k, members), shortest.busiest(k, 10**9)]
+            known += [shortest.within(k, members, int(np.median(lengths)))]
+        figures[f"lane {lane.seed}"] = digest(summary(known))
+    as_recorded("verify_path_lengths", figures)
 
 
-def ways() -> LaneWays:
-    """Three layers: 1 or 2 on the first device. Forwards take 1 ms a layer there, 2 on the second.
-
-    Backwards take as long, messages 5, the tails 100 and 7; once: 1000.
-    """
-    first = Choices(numbers(0, 0), numbers(0, 0), numbers(1, 2), numbers(1, 2))
-    second = Choices(numbers(0, 0), numbers(1, 2), numbers(3, 3), numbers(2, 1))
-    costs = [
-        Costs(np.array([(1, 2), (1, 2), (0, 0), (0, 0)]), numbers(100, 100)),
-        Costs(np.array([(4, 2), (4, 2), (0, 0), (5, 5)]), numbers(7, 7)),
-    ]
-    return LaneWays([step(), step()], [first, second], costs, numbers(1000, 1000), 4)
-
-
-def test_ways_before_and_after_every_choice() -> None:
-    """Down alone: 1 or 2 before; 9 or 7 after. There and back 2 or 4, and what follows once."""
-    lane = ways()
-    assert [own.tolist() for own in lane.before(THERE, False)] == [[0, 0], [1, 2]]
-    assert [own.tolist() for own in lane.after(THERE)] == [[9, 7], [0, 0]]
-    assert [own.tolist() for own in lane.before(BACK, True)] == [[0, 0], [1002, 1004]]
-    assert [own.tolist() for own in lane.after(BACK)] == [[18, 14], [0, 0]]
-
-
-@pytest.mark.parametrize(
-    ("limit", "fits"), [(25, [True, True]), (24, [False, True]), (19, [False, False])]
-)
-def test_members_within_a_limit(limit: int, fits: list[bool]) -> None:
-    """Three micro-batches on the second device, whose tail is 7: 1 + 3 * 4 + 5 + 7 = 25.
-
-    With the shorter stage 2 + 3 * 2 + 5 + 7 = 20.
-    """
-    down = of_one_chunk((numbers(3, 3), numbers(0, 0), numbers(0, 0)), back=False, beyond=0)
-    assert ways().within(1, [down], limit).tolist() == fits
-
-
-def test_a_device_is_busy_for_whole_micro_batches() -> None:
-    """Of 8 ms or 4 ms each, 2 or 5 in 20 ms."""
-    assert ways().busiest(1, 20).tolist() == [2, 5]
+def test_a_member_by_hand() -> None:
+    """Three micro-batches down the last device alone, whose tail follows: nothing comes back."""
+    lane = Lane(3)
+    shortest, k, times = lane.lane(lane.choices, 0), len(lane.steps) - 1, np.full(6, 3)
+    down = of_one_chunk((times, 0 * times, 0 * times), back=False, beyond=0)
+    forward, _, _, send = lane.costs[k].times
+    expected = 3 * forward + send + lane.costs[k].tail + shortest.before(THERE, False)[k]
+    assert shortest.lengths(k, [down])[0].tolist() == expected.tolist()

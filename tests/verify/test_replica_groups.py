@@ -1,6 +1,7 @@
 """The verifier's opinion lane by lane, against brute force."""
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,9 @@ from solver.verify.exhaust import Outcome
 from solver.verify.refutation import question_of
 from solver.verify.replica_groups import Lanes, exhaust_lanes
 from tests import brute_force
+from tests.best_plans import refuted_share
 from tests.random_configs import random_optimum_ns, random_tables, scheduled, unlike_replicas
+from tests.recorded import as_recorded
 from tests.seeds import few_and_many
 from tests.small_instances import plain_config
 
@@ -41,6 +44,11 @@ def question(tables: CostTables, below_ns: int) -> Lanes:
 def refuted(lanes: Lanes) -> bool:
     """Whether bounds alone show that there is no plan below the claim."""
     return lanes.everything() is None
+
+
+def bounded(tables: CostTables, below_ns: int) -> bool:
+    """The same for the configuration of these tables."""
+    return refuted(question(tables, below_ns))
 
 
 def opinion(tables: CostTables, below_ns: int) -> Outcome | None:
@@ -95,10 +103,14 @@ def test_unlike_shares_of_zb_h1_lane_by_lane(seeds: Sequence[int]) -> None:
 @pytest.mark.parametrize("seeds", few_and_many(range(120), 15))
 def test_bounds_hold_for_any_config(seeds: Sequence[int], zones: bool) -> None:
     """Several GPUs per node, nodes of unlike sizes, links between zones."""
+    figures = {}
     for seed in seeds:
-        best = random_optimum_ns(seed, zones)
+        tables, best = random_tables(seed, zones), random_optimum_ns(seed, zones)
         if best is not None:
-            assert not refuted(question(random_tables(seed, zones), best + 1)), seed
+            assert not refuted(question(tables, best + 1)), seed
+            share = refuted_share(partial(bounded, tables), best)
+            figures[f"seed {seed}, zones {zones}"] = share
+    as_recorded("verify_replica_groups", figures)
 
 
 def test_more_orders_than_could_be_tried(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,8 @@ from formulations.costs.plan_costs import plan_costs
 from formulations.space import PlanSpace, configs
 from solver.simulate import step_time_ns
 from solver.verify.bounds import Clock, Prover
-from solver.verify.stage_degrees import StageWork, exhaust_stages
+from solver.verify.stage_degrees import StageGraph, StageWork, exhaust_stages, places_of
+from tests.recorded import as_recorded, digest, summary
 from tests.seeds import one_each
 from tests.stage_degrees import Bench, stage_instance
 
@@ -40,3 +41,19 @@ def test_weights_by_gpus_are_those_of_the_fastest_place() -> None:
     places, work = bounds._places(config), np.array([[1.0, 3, 3, 3]])
     assert [(j, degrees.width) for j, degrees in places] == [(0, 1), (1, 1), (1, 2), (1, 2)]
     assert bounds._by_gpus(config, places, work) * 11 == pytest.approx([3, 1, 2, 2])
+
+
+def test_bounds_and_graphs_are_as_recorded() -> None:
+    """The bound of every configuration, and all ways to place its stages."""
+    figures: dict[str, list[object]] = {}
+    for seed in range(8):
+        instance = stage_instance(seed)
+        space, known = PlanSpace(instance), list[object]()
+        for config in (config for config in configs(instance) if config.per_stage):
+            graph = StageGraph(instance, config, places_of(space, config))
+            known += [StageWork(Prover(space)).bound_ns(config), digest(graph.places)]
+            for step in graph.steps or ():
+                known += [step.source, step.target, step.group, step.send, step.tail]
+            known += [*graph.epilogues.all_ns, *graph.epilogues.embeddings]
+        figures[f"seed {seed}"] = [len(known), digest(summary(known))]
+    as_recorded("verify_stage_degrees", figures)

@@ -2,20 +2,20 @@
 
 from collections.abc import Sequence
 
-import numpy as np
 import pytest
 
-from formulations.costs.tables import build_tables
+from formulations.costs.tables import CostTables, build_tables
 from formulations.space import PlanSpace, configs
 from solver.verify import exhaust as module
 from solver.verify.bounds import ANY_TIME_NS, Clock, Prover, TimeUpError
 from solver.verify.exhaust import exhaust
 from solver.verify.orders import OrderGraph
-from solver.verify.stages import ChunkStages, Stages
+from solver.verify.refutation import question_of
+from solver.verify.stages import ChunkStages
 from tests.best_plans import check_claims
-from tests.equal_nodes import equal_nodes
 from tests.expert_instances import expert_instance
 from tests.random_configs import random_optimum_ns, random_tables, scheduled
+from tests.recorded import as_recorded, digest, summary
 from tests.seeds import few_and_many
 
 
@@ -32,13 +32,29 @@ def test_the_optimum_is_proved_and_no_more(
         check_claims(random_tables(seed, zones, "interleaved"), best)
 
 
-def test_outer_devices_have_the_outer_layers() -> None:
-    """Of four layers the first device's start at 0, the last one's end at 4."""
-    tables = equal_nodes(nodes=2, gpus=1, tp=1, dp=1, pp=2)
-    stages = Stages(Prover(PlanSpace(tables.instance)), tables.config, OrderGraph(tables))
-    first, last = (stages.possible(k).reshape(5, 5) for k in range(2))
-    assert np.argwhere(first).tolist() == [[0, 1], [0, 2], [0, 3], [0, 4]]
-    assert np.argwhere(last).tolist() == [[0, 4], [1, 4], [2, 4], [3, 4]]
+@pytest.mark.parametrize("seed", range(0, 60, 4))
+def test_costs_of_devices_are_as_recorded(seed: int) -> None:
+    """Rows, room and all times of every device, of one chunk and of several."""
+    figures = {}
+    for schedule in (None, "zb-h1", "interleaved"):
+        tables = random_tables(seed, seed % 8 == 0, schedule)
+        prover, config = Prover(PlanSpace(tables.instance)), tables.config
+        question = question_of(prover, config, below_ns=20 * spanned_ns(tables))
+        stages, known = question.stages, list[object]()
+        everything = question.everything(10 * spanned_ns(tables))
+        for k, choices in enumerate(everything):
+            known += [stages.sizes(k), stages.held(k), stages.possible(k), *stages.passes(k)]
+            known += [choices.step, choices.first, choices.last, choices.row]
+            for r in stages.lanes:
+                costs = stages.costs(everything, k, r)
+                known += [costs.times, costs.tail]
+        figures[f"seed {seed}, {schedule}"] = digest(summary(known))
+    as_recorded("verify_stages", figures)
+
+
+def spanned_ns(tables: CostTables) -> int:
+    """What all layers take on the slowest group."""
+    return int((tables.forward_ns + tables.backward_ns).sum(axis=0).max())
 
 
 def test_too_many_ways_are_no_question() -> None:

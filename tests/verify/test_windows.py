@@ -1,8 +1,6 @@
 """What the verifier's windows strike out: never a way of a lane that is within the limit."""
 
-from itertools import pairwise
 from pathlib import Path
-from types import SimpleNamespace
 from typing import cast
 
 import numpy as np
@@ -11,21 +9,18 @@ from numpy.typing import NDArray
 
 from formulations.costs.tables import CostTables, build_tables
 from formulations.instance.load import load_instance
-from formulations.schedules.graph import schedule_graph
 from formulations.space import PlanSpace, configs
-from solver.simulate import Times, simulate
 from solver.verify import windows
 from solver.verify.bounds import Clock, Prover
 from solver.verify.cascade import Claim, searched
-from solver.verify.families import Member, members_of
-from solver.verify.orders import Step
-from solver.verify.path_lengths import Choices, Costs, LaneWays, Remaining
+from solver.verify.path_lengths import Remaining
 from solver.verify.refutation import Refutation, question_of
 from solver.verify.stages import Stages
 from solver.verify.windows import by_windows, turning
 from tests import brute_force
 from tests.chain_instances import SLOW, chain_instance, chain_tables
 from tests.recorded import as_recorded
+from tests.verify.lanes import Lane
 
 Array = NDArray[np.int64]
 ROOT = Path(__file__).parents[2]
@@ -75,57 +70,9 @@ def test_a_window_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not refuted(one, 350_700_000)
 
 
-class Lane:
-    """A lane of random choices, six for each of up to five stages, with all ways to combine them.
-
-    All meet at one or two nodes between stages, where several labels stay: quick later stages
-    against quick windows. Takes the place of `Stages` for `by_windows`.
-    """
-
-    even, config = True, SimpleNamespace(schedule="1f1b")
-
-    def __init__(self, seed: int) -> None:
-        self.seed = seed
-        rng = np.random.default_rng(seed)
-        p, size, num_nodes = int(rng.integers(2, 6)), 6, int(rng.integers(1, 3))
-        self.least = int(rng.integers(p + 1, 4 * p))
-        rows, self.steps, self.costs = np.arange(size), list[Step](), list[Costs]()
-        for k in range(p):
-            source, target = rng.integers(num_nodes, size=(2, size))
-            none = np.zeros((size, 1, 1), dtype=np.int64)
-            at = source * bool(k)
-            self.steps.append(Step(at, target, none, none, none, rows, ((),) * size, num_nodes))
-            forward, backward = rng.integers(1, 30, size=(2, size)) * 10**6
-            send = rng.integers(0, 12, size=size) * 10**6 * bool(k)
-            times = np.stack([forward, backward, 0 * forward, send])
-            self.costs.append(Costs(times, rng.integers(0, 5, size=size) * 10**6))
-        self.choices = [Choices(rows, 0 * rows, 0 * rows, rows) for _ in range(p)]
-        every = np.indices((size,) * p).reshape(p, -1)
-        pairs = pairwise(zip(self.steps, every, strict=True))
-        meets = [a.target[i] == b.source[j] for (a, i), (b, j) in pairs]
-        self.ways = every[:, np.all(meets, axis=0)]
-
-    def members(self, k: int) -> list[Member]:
-        """Of stage k."""
-        return members_of("1f1b", len(self.steps), k, np.array(self.least))
-
-    def lane(self, remaining: Remaining, _: int) -> LaneWays:
-        """What the choices take."""
-        pairs = zip(self.costs, remaining, strict=True)
-        costs = [Costs(stage.times[:, c.row], stage.tail[c.row]) for stage, c in pairs]
-        return LaneWays(self.steps, remaining, costs, costs[0].tail, 1)
-
-    def within(self, limit: int) -> Remaining | None:
-        """What windows leave of it."""
-        return by_windows(cast(Stages, self), self.choices, 0, limit)
-
-    def step_ns(self) -> Array:
-        """Of every way, simulated."""
-        graph = schedule_graph("1f1b", len(self.steps), self.least)
-        pairs = list(zip(self.costs, self.ways, strict=True))
-        forward, backward, _, send = np.stack([c.times[:, w] for c, w in pairs], axis=1)
-        ready = simulate(graph, Times(forward, backward, send[1:]))[graph.last]
-        return np.asarray((ready + np.stack([c.tail[w] for c, w in pairs])).max(axis=0))
+def within(lane: Lane, limit: int) -> Remaining | None:
+    """What windows leave of a lane."""
+    return by_windows(cast(Stages, lane), lane.choices, 0, limit)
 
 
 def test_no_way_of_a_lane_is_struck_out(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -140,13 +87,13 @@ def test_no_way_of_a_lane_is_struck_out(monkeypatch: pytest.MonkeyPatch) -> None
         step_ns, counts = lane.step_ns(), list[int]()
         for share in (0, 0.01, 0.1, 0.4):
             limit = int(np.quantile(step_ns, share, method="lower"))
-            remaining = lane.within(limit)
+            remaining = within(lane, limit)
             assert remaining is not None, lane.seed
             for way, choices in zip(lane.ways, remaining, strict=True):
                 assert np.isin(way[step_ns <= limit], choices.row).all(), lane.seed
             counts.append(sum(map(len, remaining)))
         percentages = range(99, 0, -1)
-        bound = next(n for n in percentages if lane.within(int(step_ns.min()) * n // 100) is None)
+        bound = next(n for n in percentages if within(lane, int(step_ns.min()) * n // 100) is None)
         figures[f"lane {lane.seed}"] = [*counts, bound]
     as_recorded("windows", figures)
 
