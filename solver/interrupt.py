@@ -18,11 +18,23 @@ LEAST_S = 1e-6
 AGAIN_S = 0.2
 
 
+#: Whether a search is to stop, as it asks from time to time.
+Stop = Callable[[], bool]
+
+
+def after(effort: int | None, stop: Stop) -> Stop:
+    """Stops as `stop` does, or at the latest after it was asked `effort` times."""
+    if effort is None:
+        return stop
+    questions = iter(range(effort))
+    return lambda: next(questions, None) is None or stop()
+
+
 class TimeUp(BaseException):
     """The time limit is over; no Exception, as KeyboardInterrupt: no library catches it."""
 
 
-def raises(stop: Callable[[], bool]) -> Callable[[], None]:
+def raises(stop: Stop) -> Callable[[], None]:
     """What raises `TimeUp` when it is called and `stop` says so."""
 
     def check() -> None:

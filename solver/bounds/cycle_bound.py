@@ -35,7 +35,6 @@ the ends of their ranges are enough. Whatever window a label keeps, and whatever
 it, a way that is possible leads from label to label; every edge of it stays useful.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from heapq import heapify, heappop, heappush
 from itertools import pairwise
@@ -46,6 +45,7 @@ from formulations.schedules.registry import SCHEDULES
 from solver.bounds.latency_bottleneck import latencies, least_term, rounds
 from solver.graph.edges import ArrayRecord, Layers, shortest_path, so_far, to_go
 from solver.graph.problem import INFINITY, Array, Mask, SplitProblem, runs
+from solver.interrupt import Stop
 
 #: Classes at first, and how often the one of least bound is halved: more if that is as near as this
 #: to the cutoff.
@@ -263,7 +263,7 @@ def by_windows(
     problem: SplitProblem,
     layers: Layers,
     cutoff: int,
-    stop: Callable[[], bool] = lambda: False,
+    stop: Stop = lambda: False,
     lane: int = 0,
     halve: bool = True,
 ) -> ByClass:

@@ -31,7 +31,6 @@ Of the links between zones the graph knows what a stage and its neighbour decide
 in every order that is left, the one with the largest share, M / dp or more, stands for all.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -52,6 +51,7 @@ from solver.graph.edges import (
 )
 from solver.graph.placements import StageZones
 from solver.graph.problem import INFINITY, Array, Intervals, Mask, SplitProblem
+from solver.interrupt import Stop
 
 #: A bound is found to this part of itself.
 RESOLUTION = 500
@@ -235,9 +235,7 @@ class _Trial:
         return self.thinned(build_layers(problem, cutoff), cutoff)
 
 
-def config_bound_ns(
-    intervals: Intervals, cutoff_ns: int, stop: Callable[[], bool] = lambda: False
-) -> int:
+def config_bound_ns(intervals: Intervals, cutoff_ns: int, stop: Stop = lambda: False) -> int:
     """Lower bound of the step time of every plan of the config; the cutoff if none is below it.
 
     At least what the argument of this module can show, less 1 part in RESOLUTION; less if stopped;

@@ -18,7 +18,7 @@ stage, on any group, no replica runs there.
 Masks are per stage [J, n, n]: the layers that may run on each of the J classes.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -32,6 +32,7 @@ from solver.graph.all_orders import lane_width
 from solver.graph.cuts import evaluate
 from solver.graph.edges import Layers, build_layers, taken
 from solver.graph.problem import Array, Intervals, Mask, SplitProblem
+from solver.interrupt import Stop
 
 #: The units that weights may be rounded down to: whoever keeps to the weight keeps to that.
 UNITS = (1, 2, 4, 8)
@@ -42,9 +43,6 @@ MOST_OF_ALL = 10_000_000
 
 #: Weight of the fastest class by speed.
 FINEST_WEIGHT = 24
-
-
-Stop = Callable[[], bool]
 
 
 def masks_of(problem: SplitProblem, layers: Layers) -> list[Mask]:

@@ -17,7 +17,7 @@ import numpy as np
 
 from formulations.costs.placement import Placer
 from formulations.plan import ByPlace, Plan
-from solver.enumeration.engine import ConfigAnswer, Stop, descend, even_plan, solve_split
+from solver.enumeration.engine import ConfigAnswer, descend, even_plan, solve_split
 from solver.enumeration.enumerate import below
 from solver.graph.all_orders import order_graph
 from solver.graph.cuts import evaluate, family_cuts
@@ -26,6 +26,7 @@ from solver.graph.edges import shortest_path, to_go
 from solver.graph.pipelines import StageDegrees
 from solver.graph.placements import StageZones, fixed_order, replica_classes
 from solver.graph.problem import INFINITY, Array, Intervals, SplitProblem
+from solver.interrupt import Stop
 
 #: Plans that are simulated rather than halved further.
 FEW = 128

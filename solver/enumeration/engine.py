@@ -4,7 +4,7 @@ A descent gives a good split to start from: repeated best single-layer moves on 
 """
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -19,6 +19,7 @@ from solver.enumeration.enumerate import Enumerator, below
 from solver.graph.cuts import Cuts, evaluate, join_cuts
 from solver.graph.edges import Layers, build_layers, renumbered, taken
 from solver.graph.problem import Array, SplitProblem, distinct, distinct_rows
+from solver.interrupt import Stop
 
 #: Different trade-offs of latency and bottleneck that a descent may start from.
 STARTS = 12
@@ -28,9 +29,6 @@ SWEEPS = 50
 MOST_MOVES = 1000
 #: Steps of more are long to simulate, so that each sweep may be the last.
 MANY_MICRO_BATCHES = 2000
-
-
-Stop = Callable[[], bool]
 
 
 def starts(layers: Layers) -> Array:

@@ -6,7 +6,6 @@ are extended depth first, so that memory stays small and every complete split lo
 the rest.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,6 +14,7 @@ from solver.bounds.latency_bottleneck import latencies, least_term, path_of, ter
 from solver.graph.cuts import Cuts, evaluate
 from solver.graph.edges import ArrayRecord, Layers, to_go
 from solver.graph.problem import Array, Mask, SplitProblem, runs
+from solver.interrupt import Stop
 
 #: Prefixes extended at once.
 CHUNK = 4096
@@ -121,7 +121,7 @@ class Enumerator:
         )
         return memory.fits(k % p, first, last)
 
-    def _finish(self, prefixes: Prefixes, stop: Callable[[], bool]) -> int:
+    def _finish(self, prefixes: Prefixes, stop: Stop) -> int:
         """Simulates complete splits; the number of those that it came to before `stop`."""
         if not len(prefixes.node):
             return 0
@@ -133,7 +133,7 @@ class Enumerator:
             self.cutoff = below(self.best_time, self.gap)
         return len(times)
 
-    def run(self, stop: Callable[[], bool]) -> int:
+    def run(self, stop: Stop) -> int:
         """Lower bound of every split that was not looked at; at least the cutoff when complete."""
         lanes = range(self.problem.num_lanes)
         term = np.array([[least_term(self.layers, lane)] for lane in lanes], dtype=np.int64)

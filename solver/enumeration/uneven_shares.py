@@ -25,7 +25,7 @@ decided for every stage, no tail is too short, so the plan is below the cutoff. 
 left are found or refuted.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import combinations
 from math import prod
@@ -50,6 +50,7 @@ from solver.bounds.largest_share import shared_out
 from solver.enumeration.engine import ConfigAnswer, solve_split
 from solver.enumeration.enumerate import below
 from solver.graph.problem import Array, Intervals, Mask
+from solver.interrupt import Stop
 from solver.simulate import step_time_ns
 
 #: Additions with which dealings of single runs of layers are looked at.
@@ -58,8 +59,6 @@ MOST_ADDITIONS = 1 << 28
 TRIALS = 8
 #: Growth of the cutoff with which lanes are dealt.
 FURTHER = 1.01
-
-Stop = Callable[[], bool]
 
 
 @dataclass(frozen=True)

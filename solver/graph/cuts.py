@@ -1,6 +1,5 @@
 """Critical-path cuts: every path of the operation graph bounds the step time of every split."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,6 +8,7 @@ from formulations.schedules.graph import schedule_graph
 from formulations.schedules.paths import PathCounts, device_path, last_down, path_counts, returned
 from solver.graph.edges import Edges
 from solver.graph.problem import INFINITY, Array, SplitProblem, distinct_rows
+from solver.interrupt import Stop
 from solver.simulate import Times, simulate, trace
 
 #: Bytes of end times held at once by a batch simulation.
@@ -60,7 +60,7 @@ def evaluate(
     arcs: Array,
     splits: Array,
     harvest: bool = False,
-    stop: Callable[[], bool] = lambda: False,
+    stop: Stop = lambda: False,
 ) -> Evaluation:
     """Simulated step time of every split [N, p + 1] along arcs [N, p].
 

@@ -21,10 +21,11 @@ from formulations.plan import Configuration, simulable
 from formulations.space.layouts import layouts
 from solver.enumeration.engine import ConfigAnswer
 from solver.graph.problem import Intervals
+from solver.interrupt import Stop
 from solver.options import SolveOptions
 from solver.result import ConfigRecord, Reason, objective_weight
 from solver.search.critical_path import CutLoop, Family, Found, model_engine
-from solver.search.enumeration import Stop, enumerate_config
+from solver.search.enumeration import enumerate_config
 from solver.search.fathoming import Closer, Closing
 from solver.search.incumbents import Incumbent
 from solver.search.paths import CutPool, OpenConfig

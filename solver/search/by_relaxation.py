@@ -1,6 +1,5 @@
 """Closing a config of too many node orders: relaxations to one replica, plans that follow."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import count
 from random import Random
@@ -19,6 +18,7 @@ from solver.graph.problem import Intervals
 from solver.heuristics.blocks import with_blocks
 from solver.heuristics.config_search import ConfigSearch, State
 from solver.heuristics.trial import PathPool
+from solver.interrupt import Stop
 
 #: Node orders tried in a row without success near one that follows a relaxation, if that is not
 #: slower than this, relative to the best plan.
@@ -28,8 +28,6 @@ NEAR = 1.01
 MOVES_PER_STOP = 100
 #: The first trial time is below the target by this part of it, the last ones apart by that part.
 FIRST, RESOLUTION = 16, 512
-
-Stop = Callable[[], bool]
 
 
 @dataclass

@@ -36,10 +36,9 @@ from formulations.plan import Configuration
 from formulations.space.layouts import slots_of
 from formulations.space.slots import runs_order
 from solver.backends.outcome import Outcome
-from solver.interrupt import Deadline, held_back
+from solver.interrupt import Deadline, Stop, held_back
 from solver.options import SolveOptions
 from solver.result import Status, Termination
-from solver.search.enumeration import Stop
 from solver.search.paths import CutPool, Harvest, HeldConfigs, OpenConfig, harvest
 
 #: Configurations that the model holds at first, if so many are open.

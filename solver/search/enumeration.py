@@ -21,6 +21,7 @@ from solver.graph.placements import ReplicaClass, StageZones, fixed_order, repli
 from solver.graph.problem import Intervals
 from solver.heuristics.balance import Order
 from solver.heuristics.node_orders import count_orders, node_orders
+from solver.interrupt import Stop, after
 from solver.search.by_relaxation import ByRelaxation
 
 #: With more distinct node orders than these only the heuristic's are tried: the configuration stays
@@ -35,16 +36,6 @@ MOST_GAP = 0.5
 
 #: How often each order may ask whether to stop before the others had their turn.
 FIRST_EFFORT = 400
-
-Stop = Callable[[], bool]
-
-
-def after(effort: int | None, stop: Stop) -> Stop:
-    """Stops as `stop` does, or at the latest after it was asked `effort` times."""
-    if effort is None:
-        return stop
-    questions = iter(range(effort))
-    return lambda: next(questions, None) is None or stop()
 
 
 #: An exact method for one configuration: its best plan with a step time below a cutoff, to a gap.

@@ -23,9 +23,10 @@ from solver.enumeration.enumerate import below
 from solver.files import canonical_json
 from solver.graph.problem import Intervals
 from solver.heuristics.time_tables import TimeTables
+from solver.interrupt import Stop, after
 from solver.options import SolveOptions
 from solver.result import ConfigRecord, Proof, Reason, max_step_time_ns, objective_weight
-from solver.search.enumeration import MOST_GAP, ConfigEngine, Stop, after, lacks_memory
+from solver.search.enumeration import MOST_GAP, ConfigEngine, lacks_memory
 from solver.simulate import step_time_ns
 from solver.study.store import Study
 

@@ -23,9 +23,9 @@ from formulations.space.launch import runs
 from formulations.units import GIB, NANOSECONDS_PER_SECOND, ceil_count, powers_of_two
 from solver.graph.problem import Intervals
 from solver.heuristics.time_tables import TimeTables
-from solver.interrupt import GRACE_S, Deadline, TimeUp, time_up_after
+from solver.interrupt import GRACE_S, Deadline, Stop, TimeUp, time_up_after
 from solver.result import Infeasibility, max_step_time_ns, price_usd_per_hour
-from solver.search.enumeration import MOST_GAP, Stop, enumerate_config, lacks_memory
+from solver.search.enumeration import MOST_GAP, enumerate_config, lacks_memory
 from solver.search.fathoming import ANY_TIME
 from solver.study.store import FREE_LIMITS
 

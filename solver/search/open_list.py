@@ -7,9 +7,8 @@ from itertools import islice, takewhile
 from formulations.errors import InstanceError
 from formulations.plan import Configuration
 from solver.heuristics.time_tables import TimeTables
-from solver.interrupt import TimeUp
+from solver.interrupt import Stop, TimeUp
 from solver.result import ConfigRecord, objective_weight
-from solver.search.enumeration import Stop
 from solver.search.fathoming import Closer, Task
 
 #: Configurations that are looked at together, before time is looked at again.

@@ -14,7 +14,7 @@ from typing import Any
 from formulations.errors import PlannerError
 from solver.files import HETPLAN_VERSION
 from solver.heuristics.time_tables import TimeTables
-from solver.search.enumeration import Stop
+from solver.interrupt import Stop
 from solver.search.fathoming import Closer
 from solver.search.worker_pool import Asked, Reply, Round, warn_of_loss
 

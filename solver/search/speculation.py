@@ -12,8 +12,8 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 
+from solver.interrupt import Stop
 from solver.options import SolveOptions
-from solver.search.enumeration import Stop
 from solver.search.fathoming import Answer, Closer, Closing, Task
 from solver.search.worker_pool import Asked, Crew, Forks, Reply, Round
 

@@ -14,8 +14,7 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.context import ForkContext, ForkProcess
 from typing import Protocol
 
-from solver.interrupt import held_back
-from solver.search.enumeration import Stop
+from solver.interrupt import Stop, held_back
 from solver.search.fathoming import Answer, Closer, Task
 
 _log = logging.getLogger(__name__)

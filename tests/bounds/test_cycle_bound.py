@@ -11,7 +11,7 @@ from solver.bounds.latency_bottleneck import tighten
 from solver.enumeration.engine import solve_split
 from solver.graph.edges import Layers, build_layers
 from solver.graph.problem import SplitProblem
-from solver.search.enumeration import after
+from solver.interrupt import after
 from tests.graph.drawn import (
     NO_CUTOFF,
     best_ns,

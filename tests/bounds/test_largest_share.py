@@ -9,7 +9,7 @@ from solver.bounds import largest_share
 from solver.bounds.largest_share import config_bound_ns, most_shares
 from solver.graph.edges import build_layers
 from solver.graph.problem import Intervals
-from solver.search.enumeration import after
+from solver.interrupt import after
 from tests.graph.drawn import NO_CUTOFF, best_ns, drawn_tables, problems, uneven_tables
 from tests.recorded import as_recorded, digest, summary
 

@@ -8,10 +8,11 @@ from formulations.costs.placement import Placer
 from formulations.costs.tables import CostTables
 from solver.enumeration import by_device
 from solver.enumeration.by_device import best_by_device, best_by_stage
-from solver.enumeration.engine import ConfigAnswer, Stop
+from solver.enumeration.engine import ConfigAnswer
 from solver.graph import devices
 from solver.graph.problem import Intervals
-from solver.search.enumeration import after, enumerate_config
+from solver.interrupt import Stop, after
+from solver.search.enumeration import enumerate_config
 from tests.graph.drawn import NO_CUTOFF, Questions, drawn_tables, staged_tables
 from tests.random_configs import random_optimum_ns, random_tables
 from tests.recorded import as_recorded, digest

@@ -13,7 +13,7 @@ from solver.enumeration.engine import (
 )
 from solver.graph.edges import build_layers
 from solver.graph.problem import SplitProblem
-from solver.search.enumeration import after
+from solver.interrupt import after
 from tests.graph.drawn import NO_CUTOFF, Questions, chain_splits, chain_time, problems, random_chain
 from tests.recorded import as_recorded, digest, summary
 from tests.seeds import one_each

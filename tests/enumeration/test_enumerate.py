@@ -6,7 +6,7 @@ from solver.enumeration import enumerate as module
 from solver.enumeration.engine import best_start
 from solver.enumeration.enumerate import Enumerator, below
 from solver.graph.edges import build_layers, renumbered
-from solver.search.enumeration import after
+from solver.interrupt import after
 from tests.graph.drawn import NO_CUTOFF, Questions, chain_splits, chain_time, problems, random_chain
 from tests.recorded import as_recorded
 from tests.seeds import one_each

@@ -12,7 +12,8 @@ from formulations.space import configs
 from solver.enumeration import uneven_shares
 from solver.enumeration.uneven_shares import Uneven, best_dealing, dealt_from_below
 from solver.graph.problem import Intervals
-from solver.search.enumeration import after, enumerate_config
+from solver.interrupt import after
+from solver.search.enumeration import enumerate_config
 from solver.simulate import step_time_ns
 from tests import brute_force
 from tests.graph.drawn import NO_CUTOFF, Questions, uneven_optimum_ns, uneven_tables

@@ -7,8 +7,8 @@ import pytest
 from formulations.costs.placement import Placer
 from formulations.costs.plan_costs import plan_costs
 from solver.graph.problem import Intervals
+from solver.interrupt import after
 from solver.search.by_relaxation import ByRelaxation
-from solver.search.enumeration import after
 from solver.simulate import step_time_ns
 from tests import brute_force
 from tests.graph.drawn import Questions, best_ns, drawn_tables, problems

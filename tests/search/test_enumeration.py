@@ -23,12 +23,13 @@ from solver.export.job import Job
 from solver.export.registry import EXPORTERS
 from solver.graph.problem import Intervals
 from solver.heuristics.time_tables import TimeTables
+from solver.interrupt import after
 from solver.options import SolveOptions
 from solver.plan_figures import build_document
 from solver.search import enumeration as module
 from solver.search.critical_path import Family, model_engine
 from solver.search.driver import solve
-from solver.search.enumeration import after, enumerate_config, lacks_memory
+from solver.search.enumeration import enumerate_config, lacks_memory
 from solver.simulate import step_time_ns
 from solver.verify import verify_document
 from solver.verify.bounds import Clock, Prover

@@ -14,10 +14,11 @@ from formulations.errors import PlannerError
 from formulations.instance.load import load_instance
 from solver.enumeration.engine import ConfigAnswer
 from solver.graph.problem import Intervals
+from solver.interrupt import Stop
 from solver.options import SolveOptions
 from solver.search import plan_search, speculation
 from solver.search.driver import solve
-from solver.search.enumeration import Stop, enumerate_config
+from solver.search.enumeration import enumerate_config
 from solver.search.ray_pool import RayCrew
 from tests.said import said
 

@@ -11,11 +11,12 @@ import pytest
 from formulations.instance.load import load_instance
 from solver.enumeration.engine import ConfigAnswer
 from solver.graph.problem import Intervals
+from solver.interrupt import Stop
 from solver.options import SolveOptions
 from solver.result import Status, Termination
 from solver.search import plan_search, speculation
 from solver.search.driver import solve
-from solver.search.enumeration import Stop, enumerate_config
+from solver.search.enumeration import enumerate_config
 from solver.search.progress import Progress
 from tests.best_plans import check_verified
 from tests.command_line import refused
