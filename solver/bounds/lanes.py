@@ -7,9 +7,8 @@ dealing of the places to stages and lanes is a node order: the ways here are `ex
 are equally long, as the least one stands for all. Where no stage spans zones, `split`, each lane
 has as many places in a zone as stages lie there.
 
-Classes are node groups; several of them together cost what their nodes cost at least. The tail of a
-stage depends on all nodes of the stage. A lane knows only its own, which gives a lower bound,
-unless it is decided on which classes the stage stands.
+Classes are node groups. The tail of a stage depends on all nodes of the stage. A lane knows only
+its own, which gives a lower bound, unless it is decided on which classes the stage stands.
 
 How many micro-batches all lanes can have together is a knapsack, solved by dynamic programming
 with a dimension for every class of places (Kellerer, Pferschy and Pisinger 2004, multidimensional
@@ -20,7 +19,7 @@ have with t places by class, G_0(0) = 0 and G_l(t) = max over counts c of G_{l-1
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache, partial
+from functools import cached_property, lru_cache
 from math import prod
 
 import numpy as np
@@ -30,20 +29,15 @@ from formulations.costs.intervals import interval_sums
 from formulations.costs.placement import Placer
 from solver.bounds.node_classes import (
     ClassGraph,
-    NodeClass,
     Resources,
     Step,
     Tail,
-    allowed_on,
     classes_of,
     steps,
 )
 from solver.graph.all_orders import lane_width
-from solver.graph.placements import finish_ns, least_of
+from solver.graph.placements import allowed_layers, finish_ns
 from solver.graph.problem import Arcs, Array, Intervals, Mask, SplitProblem
-
-#: Classes are taken together until the ways on all counts have no more edges, about.
-MOST_EDGES = 50_000_000
 
 Counts = tuple[int, ...]  #: places of one lane by class
 
@@ -52,14 +46,14 @@ Counts = tuple[int, ...]  #: places of one lane by class
 class LanePlaces:
     """Places of `number` lanes, each of `width` replicas and as many places as `stages`.
 
-    classes: the first of them the fastest; there: places of each in the configuration. parted:
-    those of every zone, where lanes have equally many of its places, as no stage spans zones.
+    classes: node groups, the first of them the fastest; there: places of each in the configuration.
+    parted: those of every zone, where lanes have equally many of its places, as no stage spans two.
     """
 
     number: int
     width: int
     stages: int
-    classes: tuple[NodeClass, ...]
+    classes: tuple[int, ...]
     there: Counts
     parted: tuple[tuple[int, ...], ...] = ()
 
@@ -84,30 +78,20 @@ class LanePlaces:
 
 
 def lane_places(intervals: Intervals, placer: Placer, split: bool) -> LanePlaces:
-    """The places of a configuration; the slowest classes as one, while there are too many ways.
-
-    split: no stage spans zones.
-    """
-    tables, zone = intervals.tables, placer.zones.zone_of_group
+    """The places of a configuration; split: no stage spans zones."""
+    tables, classes = intervals.tables, classes_of(intervals)
     config, width = tables.config, lane_width(tables)
-    slots = zip(config.nodes_used, tables.slots_per_node, strict=True)
-    each = [nodes * size // width for nodes, size in slots]
-    classes = classes_of(intervals)
-    while True:
-        # Classes of every zone; none if some class is of several.
-        homes = [{zone[j] for j in node_class} for node_class in classes] * split
-        zones = sorted(set().union(*homes)) if all(len(home) == 1 for home in homes) else []
-        lane = LanePlaces(
-            number=config.dp // width,
-            width=width,
-            stages=config.pp,
-            classes=tuple(classes),
-            there=tuple(sum(each[j] for j in node_class) for node_class in classes),
-            parted=tuple(tuple(i for i, home in enumerate(homes) if z in home) for z in zones),
-        )
-        if len(classes) <= 2 or lane.num_edges(tables.num_layers) <= MOST_EDGES:
-            return lane
-        classes = [*classes[:-2], classes[-2] + classes[-1]]
+    zones = [placer.zones.zone_of_group[j] for j in classes] * split
+    return LanePlaces(
+        number=config.dp // width,
+        width=width,
+        stages=config.pp,
+        classes=tuple(classes),
+        there=tuple(config.nodes_used[j] * tables.slots_per_node[j] // width for j in classes),
+        parted=tuple(
+            tuple(i for i, home in enumerate(zones) if home == zone) for zone in sorted(set(zones))
+        ),
+    )
 
 
 def _divided(total: int, places: Sequence[int]) -> Iterator[Counts]:
@@ -217,7 +201,7 @@ class Lane:
         self.costs = ClassGraph(intervals, placer, self.classes, flows)
         self._steps: dict[Counts, list[list[Step]]] = {}
         self._tails: dict[tuple[int, ...], Tail] = {}
-        self._allowed_on = lru_cache(maxsize=None)(partial(allowed_on, intervals))
+        self._allowed_on = lru_cache(maxsize=None)(self._allowed)
 
     @cached_property
     def exact(self) -> bool:
@@ -225,13 +209,14 @@ class Lane:
         config, sizes = self.tables.config, self.tables.slots_per_node
         used = config.groups_used
         single_places = all(sizes[j] == self.places.width for j in used)
-        alike = len(self.tables.tensors) == 1 and len(self.classes) == len(used)
+        alike = len(self.tables.tensors) == 1
         return single_places and alike and not self.tables.instance.cluster.has_zones
 
     @cached_property
     def room(self) -> Array:
         """[J, n, n] micro-batches in flight that have room."""
-        return -least_of(-self.intervals.room, self.classes)
+        room: Array = self.intervals.room[list(self.classes)]
+        return room
 
     @cached_property
     def _speeds(self) -> Numbers:
@@ -262,6 +247,10 @@ class Lane:
         pp = self.tables.config.pp
         return Stages((self.intervals.allowed,) * pp, (None,) * pp)
 
+    def _allowed(self, stage: int, group: int, share: int) -> Mask:
+        """[n, n] layers of a stage on a node group with so many micro-batches."""
+        return allowed_layers(self.intervals, stage, [group], [share])
+
     def _steps_of(self, counts: Counts) -> list[list[Step]]:
         """Steps of a lane with exactly these counts."""
         if counts not in self._steps:
@@ -278,8 +267,8 @@ class Lane:
             zip(self._steps_of(counts), per_stage, strict=True)
         ):
             masks = [
-                layers & self._allowed_on(k, node_class, share) & (hosts is None or j in hosts)
-                for j, node_class in enumerate(self.classes)
+                layers & self._allowed_on(k, group, share) & (hosts is None or j in hosts)
+                for j, group in enumerate(self.classes)
             ]
             rows = np.array([self._tail(hosts or (j,)) for j in range(len(masks))])
             allowed, tails = [masks[step.what.now] for step in ways], list(self._tails.values())
@@ -292,7 +281,7 @@ class Lane:
             self._tails[hosts] = self.costs.tails[hosts[0]]
             if self.exact:
                 # Nodes of each class; of them all, if they are more than lanes.
-                groups = [self.classes[j][0] for j in hosts]
+                groups = [self.classes[j] for j in hosts]
                 groups += groups[:1] * (self.places.number - len(groups))
                 nodes = [self.placer.terms(j, 0) for j in groups]
                 sync, latency, gather, gather_latency = self.placer.stage(0, nodes, groups)

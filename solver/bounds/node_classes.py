@@ -1,7 +1,7 @@
-"""Node classes: sets of node groups that are taken for one, and the graph of one replica over them.
+"""Node classes: node groups without an order of nodes, and the graph of one replica over them.
 
-A class costs what its groups cost at least, wherever in an order their nodes stand. So every
-replica of every plan is a path that is no longer than it.
+A class costs what its nodes cost at least, wherever in an order they stand. So every replica of
+every plan is a path that is no longer than it.
 
 The ways of one replica, stage by stage, are an automaton. A state is the class of the last stage
 and the resources used by the stages so far: the weight of a surrogate replica, places of a lane.
@@ -20,7 +20,7 @@ from formulations.costs.intervals import interval_sums
 from formulations.costs.placement import NodeTerms, Placer, SyncPhase
 from formulations.costs.transfers import ZoneTerms
 from formulations.units import ceil_div
-from solver.graph.placements import Columns, allowed_layers, least_of
+from solver.graph.placements import Columns
 from solver.graph.problem import Arcs, Array, Intervals, Mask, Move, SplitProblem, walk
 
 
@@ -40,43 +40,16 @@ class NodeCosts:
     embedding: tuple[int, int]
 
 
-def cheapest(parts: Sequence[NodeCosts]) -> NodeCosts:
-    """What the nodes of several groups cost at least."""
-    rings, gathers = [part.sync for part in parts], [part.gather for part in parts]
-    first, last = zip(*(part.embedding for part in parts), strict=True)
-    return NodeCosts(
-        inside=min((part.inside for part in parts if part.inside is not None), default=None),
-        outside=min(part.outside for part in parts),
-        sync=_least_ring(rings),
-        gather=_least_ring(gathers),
-        embedding=(min(first), min(last)),
-    )
-
-
-def _least_ring(rings: Sequence[tuple[Array, int]]) -> tuple[Array, int]:
-    """[L] and start-up that none of these undercuts."""
-    return np.min([layers for layers, _ in rings], axis=0), min(start for _, start in rings)
-
-
-NodeClass = tuple[int, ...]  #: node groups
-
-
-def classes_of(intervals: Intervals) -> list[NodeClass]:
-    """The groups used, a class each, the fastest first."""
+def classes_of(intervals: Intervals) -> list[int]:
+    """The node groups used, a class each, the fastest first."""
     work = (intervals.forward + intervals.backward)[:, 0, -1]
     used = np.flatnonzero(intervals.tables.config.nodes_used)
-    return [(j,) for j in used[np.argsort(work[used], kind="stable")].tolist()]
-
-
-def allowed_on(intervals: Intervals, stage: int, node_class: NodeClass, share: int) -> Mask:
-    """[n, n] layers that some group of the class may run as a stage with so many micro-batches."""
-    masks = [allowed_layers(intervals, stage, [j], [share]) for j in node_class]
-    allowed: Mask = np.any(masks, axis=0)
-    return allowed
+    groups: list[int] = used[np.argsort(work[used], kind="stable")].tolist()
+    return groups
 
 
 def least_sends(
-    costs: Sequence[NodeCosts], classes: Sequence[NodeClass], terms: ZoneTerms, flows: int
+    costs: Sequence[NodeCosts], groups: Sequence[int], terms: ZoneTerms, flows: int
 ) -> Array:
     """[J, J] least transfer between stages on two classes: the slower side counts.
 
@@ -92,15 +65,8 @@ def least_sends(
         return send
     zone = terms.zone_of_group
     across = [
-        [
-            min(
-                min(terms.send_ns(i, j, flows)) if zone[i] != zone[j] else 0
-                for i in before
-                for j in after
-            )
-            for after in classes
-        ]
-        for before in classes
+        [min(terms.send_ns(i, j, flows)) if zone[i] != zone[j] else 0 for j in groups]
+        for i in groups
     ]
     slowest: Array = np.maximum(send, np.array(across))
     return slowest
@@ -201,7 +167,7 @@ def _sync(placer: Placer, phase: SyncPhase, nodes: list[NodeTerms]) -> tuple[Arr
             between = [phase.outside_ns(outside, n, cluster.efficiency(n)) for n in counts]
             inside = inside + np.min(between, axis=0)
         rings.append((inside, start))
-    return _least_ring(rings)
+    return np.min([layers for layers, _ in rings], axis=0), min(start for _, start in rings)
 
 
 def least_costs(placer: Placer, j: int) -> NodeCosts:
@@ -239,23 +205,20 @@ class Tail:
 
 
 class ClassGraph:
-    """What one replica of a configuration costs on J classes; of each the groups, least sync first.
+    """What one replica of a configuration costs on J classes, which are these node groups.
 
     flows: replicas at least that share a link between zones, see `least_sends`.
     """
 
     def __init__(
-        self, intervals: Intervals, placer: Placer, classes: Sequence[NodeClass], flows: int
+        self, intervals: Intervals, placer: Placer, groups: Sequence[int], flows: int
     ) -> None:
-        self.tables = intervals.tables
-        costs = {j: least_costs(placer, j) for node_class in classes for j in node_class}
-        syncs = {j: int(cost.sync[0].sum()) + cost.sync[1] for j, cost in costs.items()}
-        self.classes = [tuple(sorted(node_class, key=syncs.__getitem__)) for node_class in classes]
-        self._least = [cheapest([costs[j] for j in node_class]) for node_class in classes]
-        self._send_ns = least_sends(self._least, classes, placer.zones, flows)
-        self._columns = Columns(intervals, classes)
+        self.tables, self.groups = intervals.tables, list(groups)
+        self._least = [least_costs(placer, j) for j in groups]
+        self._send_ns = least_sends(self._least, groups, placer.zones, flows)
+        self._columns = Columns(intervals, self.groups)
         self.forward, self.backward, _ = self._columns.times()
-        self.optimizer = least_of(intervals.optimizer, classes)
+        self.optimizer = intervals.optimizer[self.groups]
 
     @property
     def work(self) -> Array:
@@ -301,7 +264,7 @@ class ClassGraph:
             tail=rows[now],
             embedding=embedding[rows[now]] * (last or stage == 0),
             allowed=tuple(allowed),
-            begins=tuple(self.classes[j][:1] for j in now.tolist()),
+            begins=tuple((self.groups[j],) for j in now.tolist()),
         )
 
     def problem(self, stages: Sequence[Arcs], tails: list[Tail], share: int) -> SplitProblem:

@@ -27,10 +27,11 @@ from formulations.costs.placement import Placer
 from formulations.costs.tables import CostTables
 from solver.bounds.cycle_bound import by_windows
 from solver.bounds.latency_bottleneck import path_of, tighten
-from solver.bounds.node_classes import ClassGraph, NodeClass, Resources, allowed_on, steps
+from solver.bounds.node_classes import ClassGraph, Resources, steps
 from solver.graph.all_orders import lane_width
 from solver.graph.cuts import evaluate
 from solver.graph.edges import Layers, build_layers, taken
+from solver.graph.placements import allowed_layers
 from solver.graph.problem import Array, Intervals, Mask, SplitProblem
 from solver.interrupt import Stop
 
@@ -58,21 +59,19 @@ def masks_of(problem: SplitProblem, layers: Layers) -> list[Mask]:
 class SurrogateReplica:
     """The one replica of a configuration; J classes."""
 
-    def __init__(self, intervals: Intervals, placer: Placer, classes: Sequence[NodeClass]) -> None:
+    def __init__(self, intervals: Intervals, placer: Placer, groups: Sequence[int]) -> None:
         self.tables = intervals.tables
-        self.costs = ClassGraph(intervals, placer, classes, lane_width(self.tables))
-        config, self.classes = self.tables.config, self.costs.classes
+        self.costs = ClassGraph(intervals, placer, groups, lane_width(self.tables))
+        config = self.tables.config
         self.micro_batches = self.tables.num_micro_batches // config.dp
         slots = np.array(config.nodes_used) * self.tables.slots_per_node
-        self.slots = np.array([slots[list(node_class)].sum() for node_class in classes])
+        self.slots = slots[self.costs.groups]
         work = self.costs.work[:, 0, -1]
         # [J] weights to try: of the fastest class alone, and like the speeds.
         speeds = np.maximum(1, np.round(FINEST_WEIGHT * work.min() / work)).astype(np.int64)
         self.weightings = [np.array(np.arange(len(work)) == work.argmin(), dtype=np.int64), speeds]
         self.allowed = [
-            np.stack(
-                [allowed_on(intervals, k, node_class, self.micro_batches) for node_class in classes]
-            )
+            np.stack([allowed_layers(intervals, k, [j], [self.micro_batches]) for j in groups])
             for k in range(config.pp)
         ]
 
@@ -93,7 +92,7 @@ class SurrogateReplica:
         stages = steps(classes, resources, max_edges)
         if stages is None:
             return None
-        tails, rows = self.costs.tails, np.arange(len(self.classes))
+        tails, rows = self.costs.tails, np.arange(len(self.slots))
         arcs = [
             self.costs.arcs(
                 k, ways, [mask[step.what.now] for step in ways], rows, tails, self.micro_batches

@@ -37,7 +37,6 @@ from formulations.costs.plan_costs import split_costs
 from formulations.decisions import Decisions
 from formulations.units import ceil_div
 from solver.bounds.lanes import (
-    MOST_EDGES,
     Counts,
     Lane,
     Stages,
@@ -53,6 +52,8 @@ from solver.graph.problem import Array, Intervals, Mask
 from solver.interrupt import Stop
 from solver.simulate import step_time_ns
 
+#: With more edges of the ways on all counts, about, lanes are bounded by their work alone.
+MOST_EDGES = 50_000_000
 #: Additions with which dealings of single runs of layers are looked at.
 MOST_ADDITIONS = 1 << 28
 #: Trial times for a bound: they grow by half, or halve the interval in which it is.

@@ -147,26 +147,21 @@ def allowed_layers(
     return allowed
 
 
-def least_of(values: Array, kinds: Sequence[Sequence[int]]) -> Array:
-    """[J, ..] least of `values` [groups, ..] over the groups of every kind."""
-    return np.stack([values[list(kind)].min(axis=0) for kind in kinds])
-
-
 class Columns:
-    """Times [C, n, n] of stages by column: one of J kinds of node groups, at a place in a plan.
+    """Times [C, n, n] of stages by column: one of J node groups, at a place in a plan.
 
-    A kind costs what its groups cost at least. Places differ where something is recomputed there,
-    see `formulations.costs.stage_costs`. A place has J columns in a row.
+    Places differ where something is recomputed there, see `formulations.costs.stage_costs`. A place
+    has J columns in a row.
     """
 
-    def __init__(self, intervals: Intervals, kinds: Sequence[Sequence[int]] | None = None) -> None:
+    def __init__(self, intervals: Intervals, groups: Sequence[int] | None = None) -> None:
         self.intervals = intervals
         self.used = np.flatnonzero(intervals.tables.config.nodes_used).tolist()
-        self.kinds = kinds or [(j,) for j in range(len(intervals.forward))]
+        self.groups = list(range(len(intervals.forward)) if groups is None else groups)
         self._splits = SCHEDULES[intervals.tables.config.schedule].splits_backward
         weight = intervals.weight if self._splits else 0
         self._backward = intervals.backward - weight
-        self._blocks = [least_of(self._backward, self.kinds)]
+        self._blocks = [self._backward[self.groups]]
         self._known: dict[tuple[int, int], int] = {}
 
     def first(self, stage: int, share: int) -> int:
@@ -177,22 +172,19 @@ class Columns:
             extra = np.zeros_like(self._backward)
             for j in self.used:
                 extra[j] = self.intervals.stages.extra(j, stage, share)
-            least_ns = least_of(self._backward + extra, self.kinds)
-            block = np.where(least_ns < NEVER, least_ns, self._blocks[0])
+            more_ns = (self._backward + extra)[self.groups]
+            block = np.where(more_ns < NEVER, more_ns, self._blocks[0])
             alike = (n for n, kept in enumerate(self._blocks) if np.array_equal(block, kept))
             place = self._known[stage, share] = next(alike, len(self._blocks))
             self._blocks += [block] * (place == len(self._blocks))
-        return len(self.kinds) * self._known[stage, share]
+        return len(self.groups) * self._known[stage, share]
 
     def times(self) -> tuple[Array, Array, Array | None]:
         """Forward, backward, and weight gradients where the schedule splits them off."""
         places = (len(self._blocks), 1, 1)
-        forward = np.tile(least_of(self.intervals.forward, self.kinds), places)
-        backward = np.concatenate(self._blocks)
-        weight = (
-            np.tile(least_of(self.intervals.weight, self.kinds), places) if self._splits else None
-        )
-        return forward, backward, weight
+        forward = np.tile(self.intervals.forward[self.groups], places)
+        weight = np.tile(self.intervals.weight[self.groups], places) if self._splits else None
+        return forward, np.concatenate(self._blocks), weight
 
 
 def chunk_memory(intervals: Intervals, groups: Array, shares: Sequence[int]) -> ChunkMemory | None:

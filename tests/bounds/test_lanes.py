@@ -3,11 +3,18 @@
 from itertools import product
 
 import numpy as np
-import pytest
 
 from formulations.costs.placement import Placer
-from solver.bounds import lanes
-from solver.bounds.lanes import Counts, Lane, LanePlaces, dealt, lane_places, needed, together
+from solver.bounds.lanes import (
+    Counts,
+    Lane,
+    LanePlaces,
+    Stages,
+    dealt,
+    lane_places,
+    needed,
+    together,
+)
 from solver.graph.placements import StageZones
 from solver.graph.problem import Array, Intervals
 from tests.graph.drawn import drawn_tables, figures, uneven_tables
@@ -41,14 +48,12 @@ def test_a_lane_has_to_do_what_the_others_cannot() -> None:
     assert needed(SHARES, 3, (4, 5), 15) == {(1, 2): 4, (2, 1): 5}
     assert needed({}, 3, (4, 5), 15) == {}
     assert together({(1, 0): np.array([4])}, 2, (3, 0))[0] < 0  # two places are not three
-    zoned = LanePlaces(2, 1, 3, ((0,), (1,)), (4, 2), parted=((0,), (1,)))
+    zoned = LanePlaces(2, 1, 3, (0, 1), (4, 2), parted=((0,), (1,)))
     assert list(zoned.counts()) == [(2, 1)]  # two lanes have equally many of each zone
 
 
-@pytest.mark.parametrize("edges", [lanes.MOST_EDGES, 1])
-def test_lanes_are_the_recorded_ones(monkeypatch: pytest.MonkeyPatch, edges: int) -> None:
-    """Also with classes taken together; what a lane can do by its work, and its problem."""
-    monkeypatch.setattr(lanes, "MOST_EDGES", edges)
+def test_lanes_are_the_recorded_ones() -> None:
+    """What a lane can do by its work, and its problem."""
     made: dict[str, object] = {}
     uneven = {f"uneven {n} {one}": uneven_tables(n, one > 0) for n in range(10) for one in (0, 1)}
     for name, costs in (drawn_tables() | uneven).items():
@@ -61,14 +66,9 @@ def test_lanes_are_the_recorded_ones(monkeypatch: pytest.MonkeyPatch, edges: int
         every, counts = lane.everything(), list(places.counts())
         most = [lane.most(each, cutoff) for each in counts]
         hosts = tuple(range(len(places.classes)))[:2]
-        stages = [every, lanes.Stages(every.layers, (hosts,) * costs.config.pp)]
+        stages = [every, Stages(every.layers, (hosts,) * costs.config.pp)]
         problems = [figures(lane.problem(counts[-1], each, 2)) for each in stages if counts]
         size = places.num_edges(costs.num_layers)
         work = [most, lane.least_ns(7), lane.exact, size]
-        made[f"{name} {edges}"] = [
-            places.there,
-            work,
-            digest(summary([places, lane.room])),
-            problems,
-        ]
+        made[name] = [places.there, work, digest(summary([places, lane.room])), problems]
     as_recorded("lanes", made)

@@ -11,11 +11,11 @@ from solver.bounds.node_classes import (
     ClassGraph,
     Resources,
     _starts,
-    allowed_on,
     classes_of,
     least_costs,
     steps,
 )
+from solver.graph.placements import allowed_layers
 from solver.graph.problem import Intervals
 from tests.chain_instances import FAST, SLOW, chain_instance
 from tests.equal_nodes import OUTSIDE
@@ -48,30 +48,28 @@ def test_bug_least_costs_were_those_near_both_ends() -> None:
 
 
 def test_graphs_are_the_recorded_ones() -> None:
-    """A class a group, and all groups as one; stages that take as much of two resources as is."""
+    """Of stages that take as much of two resources as there is."""
     made: dict[str, object] = {}
     for name, costs in drawn_tables().items():
         intervals, placer, config = Intervals(costs), Placer(costs), costs.config
         if config.vpp > 1:
             continue
         classes = classes_of(intervals)
-        each = [least_costs(placer, j) for (j,) in classes]
+        each = [least_costs(placer, j) for j in classes]
         alone = [[cost.inside, cost.outside, cost.embedding] for cost in each]
         rings = digest(summary([[*cost.sync, *cost.gather] for cost in each]))
-        graphs = []
-        for kinds in (classes, [sum(classes, ())]):
-            graph, number = ClassGraph(intervals, placer, kinds, 2), len(kinds)
-            usage = tuple((n + 1, number - n) for n in range(number))
-            resources = Resources(usage, (2 * config.pp, 2 * config.pp + 1))
-            per_stage = [dict.fromkeys(range(number), 3)] * config.pp
-            fewer = [steps(per_stage, resources, most) is None for most in (3, 9, 27)]
-            masks = [allowed_on(intervals, 0, kind, 2) for kind in kinds]
-            arcs, rows = [], np.arange(number)
-            for k, ways in enumerate(steps(per_stage, resources) or []):
-                allowed = [masks[way.what.now] for way in ways]
-                arcs += [graph.arcs(k, ways, allowed, rows, graph.tails, 2)] * bool(ways)
-            graphs.append([fewer, figures(graph.problem(arcs, graph.tails, 2))])
-        made[name] = [classes, alone, rings, graphs]
+        graph, number = ClassGraph(intervals, placer, classes, 2), len(classes)
+        usage = tuple((n + 1, number - n) for n in range(number))
+        resources = Resources(usage, (2 * config.pp, 2 * config.pp + 1))
+        per_stage = [dict.fromkeys(range(number), 3)] * config.pp
+        fewer = [steps(per_stage, resources, most) is None for most in (3, 9, 27)]
+        masks = [allowed_layers(intervals, 0, [j], [2]) for j in classes]
+        arcs, rows = [], np.arange(number)
+        for k, ways in enumerate(steps(per_stage, resources) or []):
+            allowed = [masks[way.what.now] for way in ways]
+            arcs += [graph.arcs(k, ways, allowed, rows, graph.tails, 2)] * bool(ways)
+        problem = figures(graph.problem(arcs, graph.tails, 2))
+        made[name] = [classes, alone, rings, fewer, problem]
     as_recorded("node_classes", made)
 
 

@@ -10,6 +10,7 @@ from solver.enumeration import by_device
 from solver.enumeration.by_device import best_by_device, best_by_stage
 from solver.enumeration.engine import ConfigAnswer
 from solver.graph import devices
+from solver.graph.pipelines import StageDegrees
 from solver.graph.problem import Intervals
 from solver.interrupt import Stop, after
 from solver.search.enumeration import enumerate_config
@@ -79,3 +80,14 @@ def test_graphs_that_are_too_big_are_left_to_single_orders(monkeypatch: pytest.M
     assert best_by_device(intervals, placer, NO_CUTOFF, 0, lambda: False) is None
     known = enumerate_config(intervals, NO_CUTOFF, 0.0, lambda: False)
     assert (known.step_time_ns, known.complete) == (best, True)
+
+
+def test_too_many_arcs_of_stages_leave_a_config_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    costs = staged_tables()["meshed_instance 1.0"]
+    assert costs.by_place is not None
+    intervals = Intervals(costs)
+    number = sum(map(len, StageDegrees(intervals, costs.by_place).arcs))
+    for limit, complete in ((number, True), (number - 1, False)):
+        monkeypatch.setattr(by_device, "MOST_ARCS", limit)
+        known = best_by_stage(intervals, costs.by_place, NO_CUTOFF, 0.0, lambda: False)
+        assert known.complete == complete

@@ -37,7 +37,7 @@ def test_a_stage_that_spans_zones_takes_as_long_as_said(seeds: Sequence[int]) ->
 
 
 def test_problems_are_the_recorded_ones() -> None:
-    """Of single orders, with a replica of each class; zones; columns of two groups together."""
+    """Of single orders, with a replica of each class; zones; columns of one group."""
     made: dict[str, object] = {}
     wide = {f"wide {seed}": wide_zones(seed) for seed in range(6)}
     for name, costs in (drawn_tables() | wide).items():
@@ -55,7 +55,7 @@ def test_problems_are_the_recorded_ones() -> None:
         sends = [zones.sends([i] * 2, [j] * 2, 3) for i in groups for j in groups]
         across = [zones.embedding_ns(zones.zone_of_group[i], j) for i in groups for j in groups]
         rings = [zones.ring([i, j]) for i in groups for j in groups] if zones.known else []
-        columns = Columns(intervals, [groups, groups[:1]])
+        columns = Columns(intervals, groups[:1])
         places = [columns.first(k, m) for k in range(config.pp) for m in (1, 4)]
         zoned = [zones.aligned, split, spanning, digest([sends, across, rings])]
         made[name] = [orders, zoned, places, digest(summary(list(columns.times())))]

@@ -1,12 +1,14 @@
 """Searches for first plans spend no more than what has been spent before them."""
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 from solver.options import SolveOptions
 from solver.search import incumbents
 from solver.search.plan_search import PlanSearch
+from solver.study.store import StudyError, open_study
 from tests.search.spaces import recorded_searches
 from tests.small_instances import random_instance
 
@@ -57,3 +59,30 @@ def test_a_plan_as_good_as_the_incumbent_is_no_news() -> None:
     assert best.step_time_ns is not None
     search.incumbents.offer((best.plan, best.step_time_ns))
     assert len(search.incumbents.history) == moments
+
+
+def test_a_study_keeps_what_searches_for_first_plans_end_with(tmp_path: Path) -> None:
+    """Of the same search the plan is known at once; that of another one is not; all are recalled.
+
+    A plan that is not what it is said to be is refused, and a search that finds none is kept, too.
+    """
+    instance = random_instance(0)
+    plain = PlanSearch(instance, SolveOptions())
+    plain.first_plans(plain.space)
+    best = plain.incumbents.known.found
+    assert best is not None
+    with open_study(tmp_path / "kept", instance) as study:
+        incumbents = PlanSearch(instance, SolveOptions(), study=study).incumbents
+        incumbents.start("none", lambda: None)
+        incumbents.start("best", lambda: incumbents.offer(best))
+        fresh = PlanSearch(instance, SolveOptions(), study=study).incumbents
+        for name, known in (("none", None), ("best", best), ("other", best)):
+            fresh.start(name, lambda: None)
+            assert fresh.known.found == known
+        recalled = PlanSearch(instance, SolveOptions(), study=study).incumbents
+        recalled.recall()
+        assert recalled.known.found == best
+        wrong = PlanSearch(instance, SolveOptions(seed=1), study=study).incumbents
+        wrong.start("wrong", lambda: wrong.offer((best[0], best[1] - 1)))
+        with pytest.raises(StudyError):
+            recalled.recall()
