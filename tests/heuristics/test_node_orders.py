@@ -8,7 +8,8 @@ import pytest
 from formulations.costs.tables import build_tables
 from formulations.space import configs
 from solver.heuristics.balance import SplitSpace
-from solver.heuristics.node_orders import compute_bound_ns, count_orders, node_orders
+from solver.heuristics.baselines import fitting_even_split
+from solver.heuristics.node_orders import best_plan, compute_bound_ns, count_orders, node_orders
 from solver.simulate import step_time_ns
 from tests.chain_instances import all_splits
 from tests.recorded import as_recorded, summary
@@ -46,4 +47,15 @@ def test_bounds_of_a_split_stay_below_its_simulated_step_time_and_are_the_record
                     sums.append(compute_bound_ns(space.balance(order), split))
                     assert sums[-1] <= step_time_ns(space.costs(order, split))
         figures[f"{seed} {schedule}"] = summary(np.array(sums))
+    as_recorded("node_orders", figures)
+
+
+def test_best_plans_of_a_rule_are_the_recorded_ones() -> None:
+    """Of even splits, or the nearest that fit; none where it is to stop at once."""
+    figures = dict[str, object]()
+    for seed in range(12):
+        instance = random_instance(seed)
+        found = best_plan(instance, configs(instance), fitting_even_split)
+        figures[f"best {seed}"] = found and found[1]
+        assert best_plan(instance, configs(instance), fitting_even_split, lambda: True) is None
     as_recorded("node_orders", figures)

@@ -14,8 +14,10 @@ from formulations.models.layer_to_stage import Split, excess, longest_path, poss
 from tests import brute_force
 from tests.brute_force import all_splits
 from tests.chain_instances import chain_of
+from tests.cramped import cramped_tables
 from tests.loop_checks import judge
 from tests.random_configs import random_optimum_ns, random_tables
+from tests.recorded import as_recorded
 from tests.seeds import one_each
 from tests.twins import TWINS, Twin, all_solutions, check_sizes
 
@@ -33,12 +35,15 @@ def test_solutions_are_the_splits(twin: Twin, kinds: str, pp: int, embedding_onl
 
 
 def test_models_are_the_recorded_ones() -> None:
-    """Of free splits, whose nodes and shares are given where these are free."""
+    """Of free splits, whose nodes and shares are given; of all of them where memory is scarce."""
     for seed in range(6):
         tables = random_tables(seed)
         order, shares = brute_force.all_orders(tables)[0], next(brute_force.all_shares(tables))
         given = Given(order, None, shares, max_step_time_ns=random_optimum_ns(seed))
         check_sizes("layer_to_stage", {f"{seed}": tables}, given)
+    drawn = {f"cramped {seed}": cramped_tables(seed) for seed in range(6)}
+    figures = {case: list(map(sorted, as_sets(tables))) for case, tables in drawn.items()}
+    as_recorded("layer_to_stage", figures)
 
 
 def as_sets(tables: CostTables, share: int = 1, limit_ns: int | None = None) -> list[set[Sizes]]:

@@ -237,7 +237,7 @@ class Memory:
     def parts(self, k: int, r: int) -> dict[str, int]:
         at, workload, config = self.at, self.at.instance.workload, self.at.plan.config
         slot = at.stages[k][r].degrees
-        layers = [x for row in at.stages[k :: config.pp] for x in range(*row[r].layers)]
+        layers = at.layers_of(k)
         states = [self._split(x, k, r, 1) for x in layers]
         parameters, gradients = (sum(self._split(x, k, r, n) for x in layers) for n in (3, 2))
         blocks = sum(ceil(count / QUANTIZED_BLOCK) for count in states)
@@ -257,12 +257,11 @@ class Memory:
 
     def optimizer_ns(self, k: int, r: int) -> int:
         """Reads gradient and state, writes state and parameter, layer by layer."""
-        workload, config = self.at.instance.workload, self.at.plan.config
+        workload = self.at.instance.workload
         touched = workload.gradient_bytes + 2 * workload.optimizer_bytes + workload.parameter_bytes
         stage = self.at.stages[k][r]
         speed = self.at.of(stage.group.node).gpu.memory_bandwidth_bytes_per_s
-        layers = [x for row in self.at.stages[k :: config.pp] for x in range(*row[r].layers)]
-        return sum(ns(touched * self._split(x, k, r, 1) / speed) for x in layers)
+        return sum(ns(touched * self._split(x, k, r, 1) / speed) for x in self.at.layers_of(k))
 
     def _whole(self, x: int, k: int, r: int) -> tuple[int, int]:
         """Parameters of a layer on a GPU: those that all replicas have, those of routed experts."""

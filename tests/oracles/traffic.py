@@ -43,6 +43,11 @@ class Places:
         """[S][R]."""
         return [list(row) for row in zip(*(r.stages for r in self.plan.replicas), strict=True)]
 
+    def layers_of(self, device: int) -> list[int]:
+        """Those of all chunks of a device, the same in each replica."""
+        chunks = self.stages[device :: self.plan.config.pp]
+        return [x for row in chunks for x in range(*row[0].layers)]
+
     @cached_property
     def used(self) -> list[int]:
         groups = self.instance.cluster.node_groups
@@ -142,8 +147,7 @@ class Rings:
         """Rings over the layers of a device, with so many bytes for each parameter."""
         if not f:
             return 0
-        chunks = self.at.stages[device :: self.at.plan.config.pp]
-        layers = [x for row in chunks for x in range(*row[0].layers)]
+        layers = self.at.layers_of(device)
         rings = [self._layer_ns(device, f, width, x) for x in layers]
         experts = sum(self._experts_ns(f, width, x) for x in layers)
         return sum(wire for wire, _ in rings) + rings[0][1] + experts

@@ -12,6 +12,7 @@ import pytest
 from formulations.costs.context import context_methods
 from formulations.instance import Instance
 from formulations.instance.targets import TARGETS as LAUNCH_TARGETS
+from formulations.plan import Plan
 from formulations.space import PlanSpace
 from formulations.space.launch import able
 from formulations.space.slots import runs_order
@@ -65,6 +66,24 @@ def instance_for(target: Launcher, seed: int) -> Instance:
     )
 
 
+def exported(instance: Instance, plan: Plan, target: Launcher) -> dict[str, str]:
+    """The files of a plan that its target runs."""
+    job, exporter = Job(instance, plan), EXPORTERS[target]
+    assert target in able(instance, plan)
+    assert [fault.found for fault in exporter.faults(job)] == []
+    texts = exporter.files(job)
+    exporter.check(job, texts)
+    return texts
+
+
+def read_back(instance: Instance, texts: dict[str, str], folder: Path) -> Plan:
+    """What `evaluate` makes of the files of Megatron-LM or torchtitan."""
+    for name, text in texts.items():
+        (folder / name).write_text(text, encoding="utf-8")
+    arguments = folder / megatron.ARGUMENTS if megatron.ARGUMENTS in texts else None
+    return read_run(instance, arguments, None if arguments else folder).plan
+
+
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("seed", one_each(range(60), 20))
 def test_every_plan_of_a_target_is_exported_and_read_back(
@@ -74,21 +93,13 @@ def test_every_plan_of_a_target_is_exported_and_read_back(
     instance = instance_for(target, seed)
     best = solve(instance).plan
     for plan in (*islice(uniform_plans(instance), 30), *([best] if best else [])):
-        job, exporter = Job(instance, plan), EXPORTERS[target]
-        assert [fault.found for fault in exporter.faults(job)] == []
-        texts = exporter.files(job)
-        exporter.check(job, texts)
-        assert target in able(instance, plan)
+        texts = exported(instance, plan, target)
         # no run is read whose blocks share sequences in two ways, and none of FlagScale's
         if target == "flagscale" or len(set(context_methods(instance, plan.config))) > 1:
             continue
-        for name, text in texts.items():
-            (tmp_path / name).write_text(text, encoding="utf-8")
-        arguments = tmp_path / megatron.ARGUMENTS if target == "megatron" else None
-        own = read_run(instance, arguments, None if arguments else tmp_path)
+        own = read_back(instance, texts, tmp_path)
         # of one micro-batch, or one stage, several schedules are the same
-        config = plan.config.but(schedule=own.config.schedule)
-        assert own.plan == plan.but(config=config)
+        assert own == plan.but(config=plan.config.but(schedule=own.config.schedule))
 
 
 @pytest.mark.parametrize("target", TARGETS)

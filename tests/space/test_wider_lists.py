@@ -12,15 +12,11 @@ from formulations.costs.plan_costs import plan_costs
 from formulations.instance import Instance
 from formulations.instance.load import parse_instance
 from formulations.instance.targets import TARGETS, Target
-from formulations.plan import Configuration, Plan
+from formulations.plan import Configuration
 from formulations.space import configs
 from formulations.space.launch import able, zero_choices
-from solver.evaluate.read import read_run
-from solver.export import megatron
-from solver.export.job import Job
-from solver.export.registry import EXPORTERS
 from solver.options import SolveOptions
-from solver.result import Result, Status
+from solver.result import Status
 from solver.search.driver import solve
 from solver.simulate import step_time_ns
 from tests.best_plans import check_verified
@@ -29,7 +25,7 @@ from tests.expert_instances import expert_instance
 from tests.oracles import launch
 from tests.search.spaces import groups
 from tests.seeds import few_and_many, one_each
-from tests.space.test_launchable import instance_for
+from tests.space.test_launchable import Launcher, exported, instance_for, read_back
 
 EXACT = SolveOptions(gap=0.0)
 #: Lists of `search`, with what None stands for in tiny instances.
@@ -147,21 +143,6 @@ def test_zero_stages_are_those_of_the_rules_written_again(seeds: Sequence[int]) 
                     assert zero_choices(instance, config) == expected, (seed, target, config)
 
 
-def exported(result: Result, folder: Path) -> Plan:
-    """What `evaluate` makes of the files that are written for the target of a result."""
-    instance, plan, target = result.instance, result.plan, result.instance.search.target
-    assert plan is not None
-    assert target in able(instance, plan)
-    exporter = EXPORTERS["megatron" if target == "megatron" else "torchtitan"]
-    job = Job(instance, plan)
-    texts = exporter.files(job)
-    exporter.check(job, texts)
-    for name, text in texts.items():
-        (folder / name).write_text(text, encoding="utf-8")
-    arguments = folder / megatron.ARGUMENTS if target == "megatron" else None
-    return read_run(instance, arguments, None if arguments else folder).plan
-
-
 @pytest.mark.parametrize(
     ("search", "more"),
     [
@@ -186,7 +167,8 @@ def test_bug_plans_with_shared_experts_were_not_what_was_exported(
     result = solve(instance, EXACT)
     check_verified(result, EXACT)
     assert result.plan is not None
-    plan = exported(result, tmp_path)
+    target: Launcher = "megatron" if "megatron" in search else "torchtitan"
+    plan = read_back(instance, exported(instance, result.plan, target), tmp_path)
     assert step_time_ns(plan_costs(instance, plan)) == result.step_time_ns
     assert plan.config == result.plan.config
 
