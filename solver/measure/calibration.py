@@ -1,9 +1,10 @@
 """Factors of layer times and of the network from measured steps, and the instance with them.
 
-A measured step is simulated as Megatron-LM's plan of its degrees: equally many blocks on every
-chunk, ranks in node order, on nodes of one group alone. One factor multiplies the times of
-blocks, another those of embedding and head (the ends), a third what passes between nodes. Steps are
-few, noisy, and several per kernel shape or none.
+A measured step is that of a plan, or of degrees: then it is simulated as Megatron-LM's plan,
+equally many blocks on every chunk, ranks in node order, on nodes of one group alone. One factor
+multiplies the times of blocks, another those of embedding and head (the ends), a third what passes
+between nodes. Steps are few, noisy, and several per kernel shape or none. A step has the factors of
+all shapes that its stages have.
 
 Log factors are a Gaussian process. Those of layers have the covariance of
 `formulations.costs.layer_factors`, given the layers measured on the GPU type, and a part MACHINE
@@ -69,7 +70,7 @@ class Factors(NamedTuple):
     network: float = 0.0
 
 
-def corrections(instance: Instance, kernels: Kernels, factors: Factors) -> dict[str, float]:
+def corrections(instance: Instance, factors: Factors) -> dict[str, float]:
     """What times are multiplied by, for every layer kind of the instance."""
     layers = {run.layer.kind: run.layer.is_block for run in instance.workload.layer_runs}
     return {
@@ -85,28 +86,41 @@ class MeasuredStep:
     plan: Plan
     measured_s: float
 
+    @cached_property
+    def shapes(self) -> tuple[Kernels, ...]:
+        """Whose factors decide its time: those of its stages; one unless GPUs or degrees differ."""
+        cluster, workload, shapes = self.instance.cluster, self.instance.workload, set[Kernels]()
+        for stage in (stage for replica in self.plan.replicas for stage in replica.stages):
+            gpu = cluster.groups[cluster.node_groups[stage.group.node]].gpu.name
+            size = stage.degrees.sequences(self.plan.config.micro_batch)
+            sizes = workload.hidden_size, workload.sequence_length
+            shapes.add(Kernels(gpu, stage.degrees.tp, size, *sizes))
+        return tuple(sorted(shapes))
+
     @property
     def kernels(self) -> Kernels:
-        """Whose factors decide its time."""
-        gpu, workload = self.instance.cluster.groups[0].gpu.name, self.instance.workload
-        tp, b = self.plan.config.degrees[0].tp, self.plan.config.micro_batch
-        size = self.plan.config.degrees[0].sequences(b)
-        return Kernels(gpu, tp, size, workload.hidden_size, workload.sequence_length)
+        """The first of its shapes, of most steps the only one."""
+        return self.shapes[0]
 
     @property
     def several(self) -> bool:
         """Whether it ran on several nodes."""
-        return sum(group.nodes for group in self.instance.cluster.groups) > 1
+        return sum(self.plan.config.nodes_used) > 1
 
-    def predicted_s(self, factors: Factors | None = None) -> float:
-        """Step time, as modelled or corrected."""
+    def predicted_s(self, factors: "Factors | Mapping[Kernels, Factors] | None" = None) -> float:
+        """Step time, as modelled or corrected; Factors: of all its shapes alike."""
         corrected = self.instance
         if factors is not None:
-            kinds = corrections(self.instance, self.kernels, factors)
-            gpu, tp, b, *_ = self.kernels
-            tables = {kind: {gpu: {tp: {b: factor}}} for kind, factor in kinds.items()}
+            if isinstance(factors, Factors):
+                factors = dict.fromkeys(self.shapes, factors)
+            tables: dict[str, dict[str, dict[int, dict[int, float]]]] = {}
+            for shape in self.shapes:
+                for kind, factor in corrections(self.instance, factors[shape]).items():
+                    degrees = tables.setdefault(kind, {}).setdefault(shape.gpu, {})
+                    degrees.setdefault(shape.tp, {})[shape.micro_batch] = factor
             calibration = Calibration(source="measured steps", factors=tables)
-            cluster = self.instance.cluster.with_network_factor(exp(factors.network))
+            network = exp(factors[self.kernels].network)
+            cluster = self.instance.cluster.with_network_factor(network)
             corrected = self.instance.but(calibration=calibration, cluster=cluster)
         return step_time_ns(plan_costs(corrected, self.plan)) / 1e9
 
@@ -144,30 +158,29 @@ NAMES = ("blocks", "embedding and head", "network")
 
 @dataclass(frozen=True)
 class Tangent:
-    """Log time of a step near some factors: `log_s` there, and its slopes in each."""
+    """Log time of a step near some factors: `log_s` there, and its slopes [shape, factor]."""
 
     step: MeasuredStep
-    at: Factors
+    at: Mapping[Kernels, Factors]
     log_s: float
-    slopes: tuple[float, ...]
+    slopes: Floats
 
     @staticmethod
-    def of(step: MeasuredStep, at: Factors) -> "Tangent":
-        """By small differences."""
-        moved = [at, *(at._replace(**{name: x + DIFFERENCE}) for name, x in at._asdict().items())]
-        here, *logs = (
-            log(step.predicted_s(factors)) for factors in (moved if step.several else moved[:-1])
-        )
-        slopes = [(value - here) / DIFFERENCE for value in logs]
-        return Tangent(step, at, here, (*slopes, *([] if step.several else [0.0])))
+    def of(step: MeasuredStep, at: Factors | Mapping[Kernels, Factors]) -> "Tangent":
+        """By small differences; the network's one factor has its slope at the first shape."""
+        at = dict.fromkeys(step.shapes, at) if isinstance(at, Factors) else at
+        here, slopes = log(step.predicted_s(at)), np.zeros((len(step.shapes), len(NEUTRAL)))
+        for (i, shape), (k, name) in product(enumerate(step.shapes), enumerate(Factors._fields)):
+            if name != "network" or (step.several and not i):
+                moved = at[shape]._replace(**{name: at[shape][k] + DIFFERENCE})
+                slopes[i, k] = (log(step.predicted_s({**at, shape: moved})) - here) / DIFFERENCE
+        return Tangent(step, at, here, slopes)
 
     @property
     def log_ratio(self) -> float:
         """Of the measured time over the modelled one, were all factors 1, linearly."""
-        modelled = self.log_s - sum(
-            d * slope for d, slope in zip(self.at, self.slopes, strict=True)
-        )
-        return log(self.step.measured_s) - modelled
+        at = np.array([self.at[shape] for shape in self.step.shapes])
+        return log(self.step.measured_s) - self.log_s + float((at * self.slopes).sum())
 
 
 Kept = Literal["all", "layers", "none"]
@@ -180,17 +193,37 @@ class Fit:
     tangents: tuple[Tangent, ...]
     kept: Kept = "all"
 
+    @cached_property
+    def shapes(self) -> list[Kernels]:
+        """[part] kernel shapes of all steps, one after the other."""
+        return [shape for tangent in self.tangents for shape in tangent.step.shapes]
+
+    @cached_property
+    def slopes(self) -> Floats:
+        """[part, factor] of the parts' steps."""
+        return np.concatenate([tangent.slopes for tangent in self.tangents])
+
+    @cached_property
+    def parts(self) -> Floats:
+        """[step, part] 1 where the step has the part."""
+        steps = [i for i, each in enumerate(self.tangents) for _ in each.step.shapes]
+        return np.equal.outer(np.arange(len(self.tangents)), steps).astype(float)
+
     def prior(self, kernels: Sequence[Kernels]) -> Floats:
         """[factor, shape, factor, shape] covariance of log factors before any step."""
         n, gpus = len(kernels), [each.gpu for each in kernels]
         covariance = np.zeros((3, n, 3, n))
         for gpu in dict.fromkeys(gpus):
-            step = next(each.step for each in self.tangents if each.step.kernels.gpu == gpu)
+            instance, gpu_type = next(
+                (tangent.step.instance, group.gpu)
+                for tangent in self.tangents
+                for group in tangent.step.instance.cluster.groups
+                if group.gpu.name == gpu
+            )
             rows = [i for i in range(n) if gpus[i] == gpu]
             shapes, at = [kernels[i].shape for i in rows], np.ix_(rows, rows)
-            gpu_type = step.instance.cluster.groups[0].gpu
-            measured = measured_layers(step.instance, gpu_type)
-            blocks = BLOCKS._replace(common=common_deviation(step.instance, gpu_type))
+            measured = measured_layers(instance, gpu_type)
+            blocks = BLOCKS._replace(common=common_deviation(instance, gpu_type))
             tables = (measured.blocks, measured.ends) if measured else ({}, {})
             for k, (cells, spread) in enumerate(zip(tables, (blocks, ENDS), strict=True)):
                 covariance[k, :, k, :][at] += posterior(cells, shapes, spread)[1]
@@ -206,9 +239,8 @@ class Fit:
     @cached_property
     def joint(self) -> Floats:
         """[step, step] covariance of log times of measured steps, their own scatter included."""
-        slopes = np.array([each.slopes for each in self.tangents])
-        prior = self.prior([each.step.kernels for each in self.tangents])
-        joint: Floats = np.einsum("ik,kilj,jl->ij", slopes, prior, slopes)
+        by_part = np.einsum("pk,kplq,ql->pq", self.slopes, self.prior(self.shapes), self.slopes)
+        joint: Floats = self.parts @ by_part @ self.parts.T
         noise = [SEVERAL_NOISE if each.step.several else NOISE for each in self.tangents]
         joint += np.diag(np.square(noise))
         return joint
@@ -220,14 +252,13 @@ class Fit:
 
     def _weights(self, kernels: Kernels) -> tuple[Floats, Floats]:
         """[factor, step] that give the factors of a shape, and their [factor, factor] prior."""
-        slopes = np.array([each.slopes for each in self.tangents])
-        prior = self.prior([kernels, *(each.step.kernels for each in self.tangents)])
-        weights: Floats = np.einsum("klj,jl->kj", prior[:, 0, :, 1:], slopes)
-        return weights, prior[:, 0, :, 0]
+        prior = self.prior([kernels, *self.shapes])
+        by_part: Floats = np.einsum("klq,ql->kq", prior[:, 0, :, 1:], self.slopes)
+        return by_part @ self.parts.T, prior[:, 0, :, 0]
 
     def factors(self, kernels: Kernels) -> Factors:
         """Of any shape on a GPU type; none on one that no step ran on."""
-        if all(each.step.kernels.gpu != kernels.gpu for each in self.tangents):
+        if all(shape.gpu != kernels.gpu for shape in self.shapes):
             return NEUTRAL
         means = self._weights(kernels)[0] @ np.linalg.solve(self.joint, self.log_ratios)
         least, most = log(LEAST_FACTOR), log(MOST_FACTOR)
@@ -241,7 +272,11 @@ class Fit:
 
     def predicted_s(self, step: MeasuredStep) -> float:
         """A step with these factors."""
-        return step.predicted_s(self.factors(step.kernels))
+        return step.predicted_s(self.of(step))
+
+    def of(self, step: MeasuredStep) -> dict[Kernels, Factors]:
+        """The factors of a step's shapes."""
+        return {shape: self.factors(shape) for shape in step.shapes}
 
     def left_out(self, i: int, others: Sequence[int]) -> float:
         """Log of predicted over measured time of step i, by other steps alone."""
@@ -262,23 +297,24 @@ class Fit:
 
         elsewhere: where all steps of its shape are left out; None without other shapes.
         """
-        kernels, errors = [each.step.kernels for each in self.tangents], []
-        for i, own in enumerate(kernels):
-            alike = [j for j, shape in enumerate(kernels) if j != i and shape == own]
-            others = [j for j in range(len(kernels)) if j != i and not (elsewhere and j in alike)]
-            if any(kernels[j].gpu == own.gpu for j in others) and (elsewhere or alike):
+        shapes, errors = [each.step.shapes for each in self.tangents], []
+        gpus = [{shape.gpu for shape in each} for each in shapes]
+        for i, own in enumerate(shapes):
+            alike = [j for j, each in enumerate(shapes) if j != i and each == own]
+            others = [j for j in range(len(shapes)) if j != i and not (elsewhere and j in alike)]
+            if any(gpus[i] & gpus[j] for j in others) and (elsewhere or alike):
                 errors.append(abs(exp(self.left_out(i, others)) - 1))
         return fmean(errors) if errors else None
 
     def told(self, gpu: str) -> str:
         """Which factors of a GPU type its steps tell, and which they cannot."""
-        own = [each.step for each in self.tangents if each.step.kernels.gpu == gpu]
+        own = [shape for shape in self.shapes if shape.gpu == gpu]
         if self.kept == "none":
             return f"{gpu}: no factor kept, none lowers the error of steps left out"
         if len(own) == 1:
             return f"{gpu}: 1 step, which tells blocks, embedding and head only together"
         parts: dict[bool, list[str]] = {True: [], False: []}
-        before, after = self.deviations(own[0].kernels)
+        before, after = self.deviations(own[0])
         for name, prior, now in zip(NAMES, before, after, strict=True):
             told = bool(0 < now <= TOLD * prior)
             parts[told].append(f"{name} ± {100 * now:.2g} %" if told else name)
@@ -292,17 +328,17 @@ def fit(steps: Iterable[MeasuredStep]) -> Fit:
 
     Of one step alone nothing can be said, and its factors of layers are kept.
     """
-    steps, last = list(steps), list[Factors]()
+    steps, last = list(steps), list[dict[Kernels, Factors]]()
     best = Fit(())
     for _ in range(MOST_ROUNDS):
-        near = last or [NEUTRAL] * len(steps)
+        near = last or [dict.fromkeys(step.shapes, NEUTRAL) for step in steps]
         tangents = tuple(Tangent.of(step, at) for step, at in zip(steps, near, strict=True))
         best = fit_near(tangents)
-        last = [best.factors(step.kernels) for step in steps]
+        last = [best.of(step) for step in steps]
         moved = [
-            abs(new - old)
-            for pair in zip(last, near, strict=True)
-            for new, old in zip(*pair, strict=True)
+            np.abs(np.subtract(new[shape], old[shape])).max()
+            for new, old in zip(last, near, strict=True)
+            for shape in new
         ]
         if max(moved) < CLOSE:
             break
@@ -337,7 +373,8 @@ class Corrected:
         """Of the steps' degrees and micro-batches, in the planned model."""
         workload = self.instance.workload
         width, s = workload.hidden_size, workload.sequence_length
-        shapes = {step.kernels._replace(width=width, sequence_length=s) for step in self.steps}
+        every = (shape for step in self.steps for shape in step.shapes)
+        shapes = {shape._replace(width=width, sequence_length=s) for shape in every}
         return {kernels: self.fit.factors(kernels) for kernels in sorted(shapes)}
 
     @property
@@ -398,7 +435,7 @@ def section(corrected: Corrected) -> str:
     texts = {
         (kind, kernels): f"{factor:.4f}"
         for kernels, factors in corrected.factors.items()
-        for kind, factor in corrections(corrected.instance, kernels, factors).items()
+        for kind, factor in corrections(corrected.instance, factors).items()
     }
     lines += (f"  {line}" for line in curves(texts))
     return "\n".join(lines) + "\n"
@@ -413,9 +450,9 @@ def summary(corrected: Corrected) -> list[str]:
         error = fit.expected_error(elsewhere)
         text = "not known, too few steps" if error is None else f"{100 * error:.2g} %"
         lines.append(f"expected error of plans with {where}: {text}")
-    lines += [fit.told(gpu) for gpu in sorted({step.kernels.gpu for step in steps})]
+    lines += [fit.told(gpu) for gpu in sorted({shape.gpu for shape in fit.shapes})]
     for kernels, factors in corrected.factors.items():
-        number = sum(step.kernels[:3] == kernels[:3] for step in steps)
+        number = sum(shape[:3] == kernels[:3] for shape in fit.shapes)
         lines.append(
             f"{kernels.gpu}, tensor {kernels.tp}, micro-batch {kernels.micro_batch}: blocks x "
             f"{exp(factors.blocks):.3f}, embedding and head x {exp(factors.ends):.3f} "

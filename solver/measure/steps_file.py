@@ -5,7 +5,7 @@
 
 One line per step, measured on nodes like those of one group. Other columns, which an instance of
 one choice need not have, are the fields of `StepRow`: also of a model of other sizes, or of more
-nodes.
+nodes. Or a line per plan that ran, `plan,seconds,memory`, as `hetplan shortlist` writes them.
 """
 
 import json
@@ -18,7 +18,7 @@ from typing import Any
 
 from pydantic import Field
 
-from formulations.errors import InstanceError, all_of
+from formulations.errors import InstanceError, PlanError, all_of
 from formulations.instance import Instance, NodeGroup
 from formulations.instance.catalogue import catalogue_entry
 from formulations.instance.documents import (
@@ -38,9 +38,11 @@ from formulations.instance.record import Batch, Count, Name, Record
 from formulations.instance.search import ScheduleName, ZeroStage
 from formulations.instance.validation import validated
 from formulations.instance.workload import Recompute
-from formulations.plan import GRADIENTS_SPLIT, Degrees
+from formulations.plan import GRADIENTS_SPLIT, Degrees, Plan
 from formulations.schedules.interleaved import sizes_of_groups
+from solver.document import PlanDocument
 from solver.measure.calibration import NOISE, SEVERAL_NOISE, MeasuredStep, megatron_plan
+from solver.plan_figures import peak_flop_per_s, plan_of
 
 #: Two measurements of one run are further apart than so many deviations of one in 500 cases.
 SCATTER = 4.4
@@ -72,6 +74,14 @@ class StepRow(Record):
     heads: Count | None = Field(default=None, description="Its attention heads.")
     sequence_length: Batch | None = Field(default=None, description="Tokens per sequence.")
     gpus_per_node: Count | None = Field(default=None, description="GPUs of each node.")
+
+
+class PlanRow(Record):
+    """One line of a plan that ran, as `shortlist` writes it."""
+
+    plan: Name = Field(description="Plan file, beside the table.")
+    seconds: float = Field(gt=0, le=1e6, description="Of one step.")
+    memory: PeakMemory | None = Field(default=None, description="Peak on the fullest GPU.")
 
 
 #: The instance with other sizes of its model, by name of the size.
@@ -120,7 +130,7 @@ def read_steps(
     for the first that contradicts an earlier one.
     """
     needed = [name for name, field in StepRow.model_fields.items() if field.is_required()]
-    allowed = ALLOWED + ",".join(needed)
+    allowed = f"{ALLOWED}{','.join(needed)}, or plan,seconds"
     rows = list(csv_fields(read_text(path, allowed)))
     if len(rows) < 2:
         raise InstanceError(f"{path}:1:1", "no measured step", allowed + " and a line per step")
@@ -169,6 +179,10 @@ def _step(
     other_sizes: Resized | None,
 ) -> tuple[MeasuredStep, float | None, Place]:
     place = Place(_document(path, names, line, fields))
+    if "plan" in names:
+        ran = validated(PlanRow, place.document)
+        step = MeasuredStep(instance, _plan(path.parent / ran.plan, place, instance), ran.seconds)
+        return _possible(step, place), ran.memory, place
     row = validated(StepRow, place.document)
     instance = _of_model(row, place, instance, other_sizes)
     group = _group(row, place, instance)
@@ -204,20 +218,38 @@ def _step(
         wrong += "" if group_size is None else f" in groups of {group_size}"
         allowed = f"a multiple of the {pp} stages, or groups with {pp} or more in the last"
         raise place.error(wrong, allowed)
-    step = MeasuredStep(alone, plan, row.seconds)
-    # No faster than the GPUs can be, and not far too slow
-    workload, group = alone.workload, alone.cluster.groups[0]
-    peak = group.nodes * group.gpus_per_node * group.gpu.peak_flops[workload.precision]
+    return _possible(MeasuredStep(alone, plan, row.seconds), place), row.memory, place
+
+
+def _plan(path: Path, place: Place, instance: Instance) -> Plan:
+    """The plan of a file, which must be one of the instance."""
+    try:
+        document = PlanDocument.read(path)
+        plan = plan_of(document)
+    except PlanError as error:
+        raise place.at("plan").error(f"{path.name}: {error.found}", error.allowed) from None
+    if document.instance != instance:
+        raise place.at("plan").error(
+            f"{path.name}, of another instance", f"plans of {instance.name}"
+        )
+    return plan
+
+
+def _possible(step: MeasuredStep, place: Place) -> MeasuredStep:
+    """The step, no faster than its GPUs can be, and not far too slow."""
+    workload, config, seconds = step.instance.workload, step.plan.config, step.measured_s
+    peak = peak_flop_per_s(step.instance, config)
     shortest_s = workload.training_flops * workload.global_batch / peak
     longest_s = MOST_FACTOR * step.predicted_s()
-    if row.seconds < shortest_s:
-        wrong = f"{row.seconds:g} s, above the {workload.precision} peak of {group.gpu.name}"
+    if seconds < shortest_s:
+        gpus = " and ".join(dict.fromkeys(shape.gpu for shape in step.shapes))
+        wrong = f"{seconds:g} s, above the {workload.precision} peak of {gpus}"
         allowed = f"at least {shortest_s:.3g} s for these sequences"
         raise place.at("seconds").error(wrong, allowed)
-    if row.seconds > longest_s:
-        wrong = f"{row.seconds:g} s, more than {MOST_FACTOR:g} times the modelled step"
+    if seconds > longest_s:
+        wrong = f"{seconds:g} s, more than {MOST_FACTOR:g} times the modelled step"
         raise place.at("seconds").error(wrong, f"seconds, here at most {longest_s:.3g}")
-    return step, row.memory, place
+    return step
 
 
 def _of_model(

@@ -9,7 +9,15 @@ from formulations.instance.load import parse_instance
 from formulations.instance.sizes import TransformerSizes
 from formulations.instance.transformer import build_workload
 from formulations.plan import Degrees
+from formulations.space import configs
+from solver.evaluate.run_plan import judged
+from solver.files import to_json
+from solver.heuristics.baselines import minmax_plan
+from solver.measure.calibration import fit
 from solver.measure.steps_file import read_steps, resized
+from solver.options import SolveOptions
+from solver.plan_figures import build_document
+from tests.conftest import ROOT
 from tests.measure.test_calibration import HEADING, INSTANCE
 from tests.refusals import refusals
 
@@ -61,6 +69,32 @@ def test_rows_of_other_models_and_machines(tmp_path: Path) -> None:
     steps.write_text(f"{HEADING},hidden_size,heads\n1,8,1,1,0.25,1000,16\n", encoding="utf-8")
     with pytest.raises(InstanceError, match="2:14 hidden_size: 1000, of a model that cannot be"):
         read_steps(steps, planned, other)
+
+
+def test_a_row_may_be_a_plan_on_unlike_gpus(tmp_path: Path) -> None:
+    """Both types get factors of blocks, by which the step is nearer to what was measured."""
+    text = (ROOT / "docs" / "examples" / "my_cluster.yaml").read_text(encoding="utf-8")
+    instance = parse_instance(text + "search: {pipeline_parallel: [4]}\n", "two.yaml", tmp_path)
+    both = [config for config in configs(instance) if all(config.nodes_used)]
+    found = minmax_plan(instance, both)
+    assert found is not None
+    document = build_document(judged(instance, found[0]), SolveOptions())
+    (tmp_path / "plan.json").write_text(to_json(document), encoding="utf-8")
+    steps = tmp_path / "measured.csv"
+    steps.write_text(f"plan,seconds,memory\nplan.json,{1.3 * found[1] / 1e9},\n", encoding="utf-8")
+    [(step, _)] = read_steps(steps, instance)
+    assert step.plan == found[0]
+    assert {shape.gpu for shape in step.shapes} == {"H100", "L40S"}
+    fitted = fit([step])
+    assert 1.1 * step.predicted_s() < fitted.predicted_s(step) < step.measured_s
+    assert all(factors.blocks > 0.02 for factors in fitted.of(step).values())
+    other = parse_instance(text, "two.yaml", tmp_path)
+    with pytest.raises(InstanceError, match=r"2:1 plan: plan.json, of another instance; allowed:"):
+        read_steps(steps, other)
+    for name, found_text in (("none.json", "none.json: "), ("measured.csv", "measured.csv: ")):
+        steps.write_text(f"plan,seconds\n{name},2\n", encoding="utf-8")
+        with pytest.raises(InstanceError, match=f"2:1 plan: {found_text}"):
+            read_steps(steps, instance)
 
 
 @refusals("steps")
