@@ -226,7 +226,7 @@ def _plan(path: Path, place: Place, instance: Instance) -> Plan:
     try:
         document = PlanDocument.read(path)
         plan = plan_of(document)
-    except PlanError as error:
+    except (InstanceError, PlanError) as error:
         raise place.at("plan").error(f"{path.name}: {error.found}", error.allowed) from None
     if document.instance != instance:
         raise place.at("plan").error(
