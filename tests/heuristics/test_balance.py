@@ -7,10 +7,12 @@ import numpy as np
 import pytest
 
 from formulations.costs.tables import CostTables
+from formulations.instance.search import ScheduleName
 from solver.heuristics.balance import WIDTH, Balance, Split, SplitSpace, group_of_slot
 from tests import brute_force
 from tests.chain_instances import all_splits
-from tests.random_configs import random_tables
+from tests.random_configs import WITH_NEW, random_tables
+from tests.recorded import as_recorded, summary
 from tests.seeds import one_each
 
 
@@ -50,6 +52,21 @@ def test_fits_says_of_every_split_whether_all_gpus_hold_it() -> None:
         assert list(compress(splits, fits)) == fitting
         tight += 0 < len(fitting) < len(splits)
     assert tight > 10
+
+
+@pytest.mark.parametrize("schedule", WITH_NEW)
+def test_times_of_stages_are_the_recorded_ones(schedule: ScheduleName | None) -> None:
+    """Of every kind of operation, of all splits of the first order; and farthest ends."""
+    figures = dict[str, object]()
+    for seed in range(8):
+        tables = random_tables(seed, schedule=schedule)
+        space, splits = SplitSpace(tables), np.array(list(brute_force.all_splits(tables)))
+        balance = space.balance(brute_force.all_orders(tables)[0])
+        start, end = splits[:, :-1].T[:, None], splits[:, 1:].T[:, None]
+        times = space.stage_times(space.even[0], balance.groups[:, :, None], start, end)
+        work = [balance.work(tuple(split)) for split in splits.tolist()]
+        figures[f"{seed} {schedule}"] = summary([*times, balance.farthest, np.array(work)])
+    as_recorded("balance", figures)
 
 
 def test_split_keeps_memory_and_its_limit() -> None:
