@@ -23,7 +23,6 @@ from functools import cached_property, lru_cache
 from math import prod
 
 import numpy as np
-from numpy.typing import NDArray
 
 from formulations.costs.intervals import interval_sums
 from formulations.costs.placement import Placer
@@ -37,7 +36,7 @@ from solver.bounds.node_classes import (
 )
 from solver.graph.all_orders import lane_width
 from solver.graph.placements import allowed_layers, finish_ns
-from solver.graph.problem import Arcs, Array, Intervals, Mask, SplitProblem
+from solver.graph.problem import Arcs, Array, Intervals, Mask, Numbers, SplitProblem
 
 Counts = tuple[int, ...]  #: places of one lane by class
 
@@ -177,7 +176,6 @@ def dealt(shares: Mapping[Counts, int], lanes: int, places: Sequence[int]) -> li
 #: More than float noise, relative.
 MARGIN = 1e-9
 
-Numbers = NDArray[np.float64]
 Hosts = tuple[int, ...] | None  #: the classes that a stage stands on; None while undecided
 
 

@@ -33,7 +33,7 @@ from formulations.costs.compute import LayerTimes
 from formulations.instance import Instance
 from formulations.plan import Configuration
 from solver.bounds.closed_forms import MARGIN, ClosedForms, least_over
-from solver.bounds.placement_independent import Array, Mask, Numbers
+from solver.graph.problem import Array, Mask, Numbers
 
 #: More blocks than all stages can hold.
 NEVER = 1 << 40

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from formulations.costs.collectives import ALL_REDUCE, ring_share
 from formulations.costs.memory import layer_parameters
@@ -21,10 +20,7 @@ from formulations.instance import Instance
 from formulations.instance.machines import Link
 from formulations.plan import STATES_SPLIT, Configuration
 from formulations.units import NANOSECONDS_PER_SECOND
-
-Numbers = NDArray[np.float64]
-Array = NDArray[np.int64]
-Mask = NDArray[np.bool_]
+from solver.graph.problem import Array, Mask, Numbers
 
 #: Twice the relative float noise that rounding up forgives.
 NOISE = 2e-12

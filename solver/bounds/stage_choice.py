@@ -29,7 +29,6 @@ or less, and these with 1 / p.
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
 
 from formulations.costs.collectives import ALL_REDUCE, ring_latency_s
 from formulations.costs.compute import TimeColumns
@@ -41,8 +40,7 @@ from formulations.plan import Configuration, Place, num_gpus
 from formulations.schedules.registry import SCHEDULES
 from formulations.space.slots import stage_places
 from formulations.units import NANOSECONDS_PER_SECOND, ceil_div
-
-Numbers = NDArray[np.float64]
+from solver.graph.problem import Numbers
 
 #: What one group's weight is multiplied by.
 FACTORS = (0.25, 0.4, 0.55, 0.7, 0.85, 1.0, 1.2, 1.45, 1.8, 2.5, 4.0)

@@ -29,6 +29,7 @@ from formulations.instance.search import ScheduleName
 from formulations.schedules.registry import SCHEDULES
 
 Array = NDArray[np.int64]
+Numbers = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 State = TypeVar("State")
 What = TypeVar("What")

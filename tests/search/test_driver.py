@@ -1,11 +1,9 @@
 """The search over configurations, held against brute force and the verifier."""
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from formulations.instance import Instance
 from formulations.instance.load import load_instance
 from formulations.space import configs
 from solver.heuristics.baselines import equal_chunks_plan
@@ -15,15 +13,11 @@ from solver.result import Status, Termination
 from solver.search import plan_search
 from solver.search.driver import solve
 from tests.best_plans import check_space, check_verified, least_objective
-from tests.search.spaces import SPACES, cases, in_zones
-from tests.seeds import one_each
+from tests.search.spaces import SPACES, cases
 from tests.small_instances import random_instance
-from tests.stage_degrees import stage_instance
-from tests.unlike_degrees import unlike_instance
 
 ROOT = Path(__file__).resolve().parents[2]
 SMALL = load_instance(ROOT / "instances" / "hetero_small.yaml")
-Make = Callable[[int], Instance]
 
 # The best plan, and its proof
 
@@ -38,24 +32,6 @@ def test_search_equals_brute_force_and_is_verified(name: str, seed: int) -> None
     assert result.gap in (0.0, None)
     check_space(instance)
     check_verified(result)
-
-
-@pytest.mark.parametrize("seed", one_each(range(24), 12))
-@pytest.mark.parametrize("make", [unlike_instance, stage_instance, in_zones])
-def test_groups_and_zones_have_no_order(make: Make, seed: int) -> None:
-    """Nor do their names, or the order in which a pair names its zones, change what is found."""
-    instance = make(seed)
-    names = dict(zip("wxyz", "bdac", strict=True))
-    groups = tuple(
-        group.but(name=f"z{j}", zone=names.get(group.zone or ""))
-        for j, group in enumerate(reversed(instance.cluster.groups))
-    )
-    pairs = tuple(
-        pair.but(zones=(names[pair.zones[1]], names[pair.zones[0]]))
-        for pair in reversed(instance.cluster.zone_links)
-    )
-    moved = instance.but(cluster={"groups": groups, "zone_links": pairs})
-    assert solve(instance).objective == solve(moved).objective
 
 
 # Limits of a search

@@ -51,14 +51,19 @@ def test_late_starts_have_the_patience_of_what_was_spent(monkeypatch: pytest.Mon
 
 
 def test_a_plan_as_good_as_the_incumbent_is_no_news() -> None:
-    """The history has one moment less than it would."""
-    search = PlanSearch(random_instance(0), SolveOptions())
+    """The history has one moment less than it would. Beyond a limit it is none, at it it is."""
+    instance = random_instance(0)
+    search = PlanSearch(instance, SolveOptions())
     search.close()
-    best, moments = search.incumbents.known, len(search.incumbents.history)
-    assert best.plan is not None
-    assert best.step_time_ns is not None
-    search.incumbents.offer((best.plan, best.step_time_ns))
+    best, moments = search.incumbents.known.found, len(search.incumbents.history)
+    assert best is not None
+    search.incumbents.offer(best)
     assert len(search.incumbents.history) == moments
+    for limit_ns, known in ((best[1], best), (best[1] - 1, None)):
+        limited = instance.but(limits={"max_step_time_s": limit_ns / 1e9})
+        incumbents = PlanSearch(limited, SolveOptions()).incumbents
+        incumbents.offer(best)
+        assert incumbents.known.found == known
 
 
 def test_a_study_keeps_what_searches_for_first_plans_end_with(tmp_path: Path) -> None:
