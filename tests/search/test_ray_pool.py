@@ -14,13 +14,16 @@ from formulations.errors import PlannerError
 from formulations.instance.load import load_instance
 from solver.enumeration.engine import ConfigAnswer
 from solver.graph.problem import Intervals
-from solver.interrupt import Stop
+from solver.interrupt import Stop, after
 from solver.options import SolveOptions
-from solver.search import plan_search, speculation
+from solver.search import plan_search, ray_pool, speculation
 from solver.search.driver import solve
 from solver.search.enumeration import enumerate_config
+from solver.search.plan_search import PlanSearch
 from solver.search.ray_pool import RayCrew
+from solver.search.worker_pool import Asked, Reply
 from tests.said import said
+from tests.small_instances import random_instance
 
 ROOT = Path(__file__).resolve().parents[2]
 PATH = ROOT / "instances" / "hetero_small.yaml"
@@ -75,3 +78,80 @@ def test_bug_an_address_without_ray_took_minutes(scheme: str) -> None:
     ray = SimpleNamespace(is_initialized=lambda: False)
     with pytest.raises(PlannerError, match=f"no Ray cluster at {address}: .*refused"):
         RayCrew(ray, 2, address)._connect()
+
+
+class Ref:
+    """What an actor was asked to do; it does that when it is fetched."""
+
+    def __init__(self, method: Any, words: tuple[Any, ...]) -> None:
+        self.method, self.words = method, words
+
+
+class Actor:
+    """Stands for a worker elsewhere."""
+
+    def __init__(self, of: Any) -> None:
+        self.of = of
+
+    def __getattr__(self, name: str) -> SimpleNamespace:
+        return SimpleNamespace(remote=lambda *words: Ref(getattr(self.of, name), words))
+
+
+class NoRay:
+    """Stands for Ray in one process; lost: actors whose next answers are."""
+
+    exceptions = SimpleNamespace(RayActorError=LookupError, OutOfMemoryError=MemoryError)
+    lost = 0
+
+    def remote(self, **options: Any) -> Any:
+        return lambda of: SimpleNamespace(remote=lambda: Actor(of()))
+
+    def put(self, value: Any) -> Any:
+        return value
+
+    def wait(self, refs: list[Ref], timeout: float) -> Any:
+        return refs, []
+
+    def get(self, ref: Any) -> Any:
+        if not isinstance(ref, Ref):
+            return ref
+        if self.lost:
+            self.lost -= 1
+            raise LookupError
+        return ref.method(*ref.words)
+
+    def is_initialized(self) -> bool:
+        return True
+
+    def cluster_resources(self) -> dict[str, float]:
+        return {"CPU": 2.0}
+
+
+def test_batches_are_answered_whoever_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two workers for six tasks: as one process says; a lost batch comes back, and is said lost.
+
+    Workers none of whom ever starts are the end, with one line.
+    """
+    ray, search = NoRay(), PlanSearch(random_instance(3), SolveOptions())
+    monkeypatch.setattr(ray_pool, "_ray", lambda: ray)
+    asked = [Asked(n, task, None) for n, task in enumerate(search.open_list.open(None)[:6])]
+    crew, stop = RayCrew(ray, 9, None), after(None, lambda: False)
+    with crew.round(search.closer, len(asked), lambda: False) as round_:
+        assert (crew.workers, round_.room, round_.receive(0.0)) == (2, 0, [])
+        round_.submit(asked[:4])
+        round_.submit(asked[4:])
+        replies = {reply.position: reply for reply in round_.receive(0.0)}
+        for each in asked:
+            reply, alone = replies[each.position], search.closer.answer(each.task, None, stop)
+            assert reply.answer is not None
+            assert (reply.answer.question, reply.answer.found) == (alone.question, alone.found)
+        round_.submit(asked[:1])
+        ray.lost = 1
+        assert round_.receive(0.0) == [Reply(0, None, lost=True)]
+        assert round_.receive(0.0) == []
+        assert (len(crew.idle), len(crew.busy)) == (2, 0)
+    ray.lost, crew = ray_pool.MOST_FAILED, RayCrew(ray, 2, None)
+    crew._connect()
+    assert crew.receive(0.0) == []
+    with pytest.raises(PlannerError, match="3 workers could not start"):
+        crew.receive(0.0)
