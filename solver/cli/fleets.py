@@ -297,9 +297,9 @@ def templates_text(document: "TemplatesDocument") -> "list[RenderableType]":
     from solver.report.quantities import counted
 
     n0, sizes, fewest = document.least_nodes, document.sizes, document.fewest_sizes
-    least = f"n0 = {n0}: the fewest nodes that hold the model, whichever they are"
+    holding = f"n0 = {n0}: the fewest nodes that hold the model, whichever they are"
     if fewer := {entry.nodes for entry in document.templates if entry.nodes < n0}:
-        least += f"; some choices of {_range_text(sorted(fewer))} do too"
+        holding += f"; some choices of {_range_text(sorted(fewer))} do too"
     covered = f"{_range_text(sizes)}: for every number of nodes, and to merge after failures"
     if larger := {entry.nodes for entry in document.templates if entry.nodes > sizes[-1]}:
         covered += f"; {_range_text(sorted(larger))}: for fleets of fewer pipelines"
@@ -307,7 +307,7 @@ def templates_text(document: "TemplatesDocument") -> "list[RenderableType]":
     lines = [
         ("instance", f"{document.instance}, {document.available} nodes"),
         ("faults", f"{faults}: at least {faults + 1} pipelines"),
-        ("least", least),
+        ("least", holding),
         ("sizes", covered),
     ]
     # The fewest sizes, where any cover

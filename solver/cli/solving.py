@@ -255,12 +255,12 @@ def lengths_command(
         allowed = "one with histogram, file or log_normal"
         raise InstanceError(str(instance), "no section lengths", allowed)
     with steps_display("layouts") as tell, study_at(study, problem) as kept:
-        found = candidates(problem, tell, kept)
+        listed = candidates(problem, tell, kept)
     options = SolveOptions(time_limit_s=time_limit, gap=gap, seed=seed, workers=workers)
-    chosen = choose(found.mixed, order, options)
+    chosen = choose(listed.mixed, order, options)
     check_limits(problem, chosen)
-    files = row_plans(problem, found)
-    document = build_lengths(chosen, problem.workload.name, problem, files, found.above)
+    files = row_plans(problem, listed)
+    document = build_lengths(chosen, problem.workload.name, problem, files, listed.above)
     if plans is not None:
         if not document.plans:
             raise PlanError("--plans", "strategies that were measured", "those of the search")
@@ -270,7 +270,7 @@ def lengths_command(
         names = {q: row_file_name(document.problem.strategies[q].name) for q in sorted(used)}
         write_folder(plans, {name: to_json(document.plans[q]) for q, name in names.items()})
     if not as_json:
-        print_report([*strategies_text(problem, found.mixed), ""])
+        print_report([*strategies_text(problem, listed.mixed), ""])
     deliver(document, out, as_json=as_json, svg=svg)
     if not as_json:
         print_report(dispatch_text(document))

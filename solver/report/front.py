@@ -77,13 +77,13 @@ def least_text(document: FrontDocument) -> str:
         return "no cluster within the limits; what they would have to be was not found in time"
     point, steps = document.points[0], document.family.instance.objective.steps
     terms = point.terms[0]
-    least = f"cost is {money(training_usd(document, terms.cost_usd_per_step))}"
+    figure = f"cost is {money(training_usd(document, terms.cost_usd_per_step))}"
     if document.aim != "money":
-        least = f"time is {time_text(_step_s(point) / terms.availability * (steps or 1))}"
+        figure = f"time is {time_text(_step_s(point) / terms.availability * (steps or 1))}"
     per = "a step" if document.aim == "time" and steps is None else cost_name(document)
     proved = "not proved" if document.num_open else f"proved{within_gap(document)}"
     name = cluster_name(document, point.nodes, terms.on_spot)
-    return f"no cluster within the limits: the least {least} for {per}, by {name}, {proved}"
+    return f"no cluster within the limits: the least {figure} for {per}, by {name}, {proved}"
 
 
 def cost_lines(document: FrontDocument) -> Lines:

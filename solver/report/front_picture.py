@@ -172,9 +172,9 @@ def _names(chart: Chart, best: Sequence[Mark]) -> Iterator[str]:
 def front_page(document: FrontDocument) -> str:
     """Picture, points, and where all other clusters stand: one HTML file that is whole."""
     instance = document.family.instance
-    least = "fewest nodes" if document.aim == "subsets" else "least cost"
+    lowest = "fewest nodes" if document.aim == "subsets" else "least cost"
     note = (
-        f"The line is the {least} at a throughput. Dominated clusters are faint; hollow ones "
+        f"The line is the {lowest} at a throughput. Dominated clusters are faint; hollow ones "
         "stand where plans of theirs can be at best."
     )
     lines = [*subset_lines(document), *cost_lines(document), *search_lines(document)]

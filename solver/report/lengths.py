@@ -113,14 +113,14 @@ def lines(document: LengthsDocument) -> Lines:
             single_text += ": no switch pays"
         else:
             single_text += f", {alone_s / step_s if step_s else 1.0:.2f} times as long"
-    least = f"no step in {orders[document.order]} takes less than"
+    proved = f"no step in {orders[document.order]} takes less than"
     atoms = f"{sequences:,} sequences of {counted(len(problem.atoms), 'length')}"
     return [
         ("workload", f"{document.workload}: {atoms}, {problem.rows}"),
         ("step", time_text(step_s) + (f", of it {', '.join(shares)}" if shares else "")),
         ("best single", single_text),
         ("anchor", f"{anchor.name} holds the fp32 state: the step begins and ends there"),
-        ("bound", f"{least} {time_text(document.lower_bound_s, step_s)}"),
+        ("bound", f"{proved} {time_text(document.lower_bound_s, step_s)}"),
         ("gap", f"{percent(document.gap)} ({document.status})"),
         *([("row times", rows)] if replicas else []),
         ("search", f"{time_text(document.runtime_s)}, {document.termination.replace('_', ' ')}"),

@@ -183,16 +183,16 @@ def outcome(document: PlanDocument, others: Sequence[OtherTarget] = ()) -> Lines
     ]
     # What other launch targets may bring; those that nobody had time for together
     better = "faster" if document.minimize == "step_time" else "cheaper"
-    late = dict.fromkeys(TARGETS[other.target].name for other in others if other.gain is None)
-    for other in others:
-        if other.gain is None:
+    late = dict.fromkeys(TARGETS[rival.target].name for rival in others if rival.gain is None)
+    for rival in others:
+        if rival.gain is None:
             continue
-        up_to, seen = percent(other.gain), percent(other.found_gain)
+        up_to, seen = percent(rival.gain), percent(rival.found_gain)
         gain = f"{seen} {better}" + (f", at most {up_to}" if up_to != seen else "")
-        if not other.found_gain:
+        if not rival.found_gain:
             gain = f"not yet ruled out that a plan is up to {up_to} {better}"
-        name = TARGETS[other.target].name
-        lines.append(("elsewhere", f"{name}: {gain}, with search: {other.search}"))
+        name = TARGETS[rival.target].name
+        lines.append(("elsewhere", f"{name}: {gain}, with search: {rival.search}"))
     if late:
         text = f"not yet looked at for want of time: {', '.join(late)}; `explain` does"
         lines.append(("elsewhere", text))

@@ -218,11 +218,11 @@ def _connected(path: Path, patience_s: float) -> Iterator[sqlite3.Connection]:
             _check_file(path, connection)
             yield connection
     except sqlite3.Error as error:
-        for words, found, remedy in _FAULTS:
+        for words, problem, remedy in _FAULTS:
             if words in str(error).lower():
-                raise StudyError(path, found, remedy) from error
-        found = f"SQLite: {error}"
-        raise StudyError(path, found, "repair it, or name a new file") from error
+                raise StudyError(path, problem, remedy) from error
+        problem = f"SQLite: {error}"
+        raise StudyError(path, problem, "repair it, or name a new file") from error
 
 
 def _check_file(path: Path, connection: sqlite3.Connection) -> None:
@@ -283,8 +283,8 @@ def _check(path: Path, noted: dict[str, str], asked: dict[str, str]) -> None:
     if version != asked["hetplan"]:
         raise StudyError(path, f"a study of hetplan {version}, this is {asked['hetplan']}", _NEW)
     if "subject" in asked and noted["subject"] != asked["subject"]:
-        found = f"a study of another instance, named {noted['name']}"
-        raise StudyError(path, found, f"{_NEW} for this one, named {asked['name']}")
+        problem = f"a study of another instance, named {noted['name']}"
+        raise StudyError(path, problem, f"{_NEW} for this one, named {asked['name']}")
 
 
 #: By words of SQLite's messages: what was found, and what to do.

@@ -46,10 +46,10 @@ def test_every_change_is_solved_as_an_instance_of_its_own(
     explained: tuple[float, list[Answer]],
 ) -> None:
     """What is saved is what a search of the changed instance says, for each sequence."""
-    best, found = explained
+    best, told_answers = explained
     changes = list(what_ifs(few_choices()))
-    assert [answer.change for answer in found] == [what_if.change for what_if in changes]
-    for answer, what_if in zip(found, changes, strict=True):
+    assert [answer.change for answer in told_answers] == [what_if.change for what_if in changes]
+    for answer, what_if in zip(told_answers, changes, strict=True):
         result = solve(what_if.instance)
         assert result.objective is not None
         more = few_choices().workload.global_batch / what_if.instance.workload.global_batch
@@ -95,10 +95,10 @@ def test_bug_changes_that_keep_the_plan_had_no_plan_without_time(
     assert plan is not None
     monkeypatch.setattr("solver.search.open_list.AT_ONCE", 1)
     monkeypatch.setattr("solver.interrupt.Deadline.over", lambda self: True)
-    found = told(instance, plan, SolveOptions(time_limit_s=1.0))
-    gains = {gain_text(answer) for answer in found}
+    told_answers = told(instance, plan, SolveOptions(time_limit_s=1.0))
+    gains = {gain_text(answer) for answer in told_answers}
     assert gains >= {"0 % at least, not reached in time", "not reached in time"}
-    for answer, what_if in zip(found, what_ifs(instance), strict=True):
+    for answer, what_if in zip(told_answers, what_ifs(instance), strict=True):
         start = kept(plan, instance, what_if.instance)
         if start is None:
             assert (answer.saves_at_least, answer.step_time_s) == (None, None)

@@ -5,6 +5,7 @@ from tests.export.stored import check_exports
 from tests.export_cases import UNEVEN, instance_of
 
 test_ranks_and_pieces_are_as_stored = check_exports("megatron")
+test_modules_and_sums_are_as_stored = check_exports("torchtitan")
 
 
 def test_hosts_have_names_of_their_own() -> None:

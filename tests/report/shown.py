@@ -89,8 +89,8 @@ def report_on(name: str) -> str:
     """What `show` prints of a plan, then `solve`, then `diff` with the first of PLANS."""
     document = plan(name)
     shown = plan_text(document, step_of(document))
-    other = difference(plan(PLANS[0]), document, (PLANS[0], name))
-    return drawn(*shown, "", *solution_text(document), "", *other)
+    compared_to_first = difference(plan(PLANS[0]), document, (PLANS[0], name))
+    return drawn(*shown, "", *solution_text(document), "", *compared_to_first)
 
 
 def fleet(n: int) -> str:
@@ -112,13 +112,13 @@ def subsets_of_nodes() -> str:
     more = (fastest.nodes[0], fastest.nodes[1] + 1)
     record = next(cluster for cluster in document.clusters if cluster.nodes == more)
     others = [cluster for cluster in document.clusters if cluster.nodes != more]
-    known: tuple[list[ClusterRecord], ...] = (
+    standings: tuple[list[ClusterRecord], ...] = (
         [],
         [record.but(standing="infeasible", step_time_ns=None)],
         [record.but(step_time_ns=2 * 10**9)],
         [record.but(standing="open", step_time_ns=None)],
     )
-    lines = [subset_lines(document.but(clusters=(*others, *changed))) for changed in known]
+    lines = [subset_lines(document.but(clusters=(*others, *changed))) for changed in standings]
     return drawn(*front_report(document), *map(Labelled, lines))
 
 
@@ -156,7 +156,9 @@ def replayed() -> str:
     """Two policies, of which one was stopped, in words and as data; they share a source."""
     ours, restart = replays().values()
     rests_on = {"ours": ("a paper",), "restart": ("a paper", "a page")}
-    policies = {name: cast(Policy, SimpleNamespace(sources=own)) for name, own in rests_on.items()}
+    policies = {
+        name: cast(Policy, SimpleNamespace(sources=sources)) for name, sources in rests_on.items()
+    }
     stopped = replace(restart, complete=False)
     runs = {"ours": (policies["ours"], ours), "restart": (policies["restart"], stopped)}
     return drawn(*replay_text(runs, "plans of the templates"), json.dumps(replay_json(runs)))
@@ -178,8 +180,8 @@ def compared() -> str:
     for minimize in ("step_time", "cost_per_step"):
         instance = pipelined_result().instance.but(objective={"minimize": minimize})
         for bound_ns in (None, 2.0 * MS, 4.0 * MS):
-            found = Comparison(instance, (heuristic, replace(stopped, bound=bound_ns)))
-            parts += ["", *comparison_text(found), json.dumps(comparison_json(found))]
+            comparison = Comparison(instance, (heuristic, replace(stopped, bound=bound_ns)))
+            parts += ["", *comparison_text(comparison), json.dumps(comparison_json(comparison))]
     return drawn(*parts[1:])
 
 

@@ -87,6 +87,6 @@ def test_what_small_plans_rest_on(name: str) -> None:
     for lines in (strategies, evidence_lines(document), renting_lines(document)):
         assert drawn(Labelled(lines)) in stored(name)
     assert "spot prices of" not in str(strategies)
-    other = document.instance.but(objective={"minimize": "cost_per_step"})
-    told = str(assumptions(other, document.config, degrees))
+    by_cost = document.instance.but(objective={"minimize": "cost_per_step"})
+    told = str(assumptions(by_cost, document.config, degrees))
     assert ("spot prices of fast, slow: " in told) == (name == "on_spot")

@@ -157,9 +157,9 @@ def test_study_of_any_limits_gives_what_a_fresh_search_gives(
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+def sound_file(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     """The file of a search that has ended."""
-    path = tmp_path_factory.mktemp("whole") / "study.db"
+    path = tmp_path_factory.mktemp("sound_file") / "study.db"
     solved(path)
     return path.read_bytes()
 
@@ -179,22 +179,22 @@ def change(path: Path, statement: str) -> None:
 
 
 def test_studies_that_are_not_ours(
-    whole: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    sound_file: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One line that says why, and nothing is written. Another version may have closed wrongly."""
     path, text = tmp_path / "study.db", tmp_path / "notes.txt"
-    path.write_bytes(whole)
+    path.write_bytes(sound_file)
     said = {"another": refused(path, load_instance(ROOT / "instances" / "two_zones.yaml"))}
     with monkeypatch.context() as patch:
         patch.setattr(store, "HETPLAN_VERSION", "9.9.9")
         said["version"] = refused(path)
-    assert path.read_bytes() == whole
+    assert path.read_bytes() == sound_file
     with closing(sqlite3.connect(path, isolation_level=None)) as holder:
         holder.execute("begin exclusive")
         said["locked"] = refused(path)
-    path.write_bytes(whole[: len(whole) // 2])
+    path.write_bytes(sound_file[: len(sound_file) // 2])
     said["half"] = refused(path)
-    path.write_bytes(whole)
+    path.write_bytes(sound_file)
     change(path, "pragma user_version = 9")
     said["format"] = refused(path)
     change(tmp_path / "other.db", "create table t (x)")
@@ -205,10 +205,10 @@ def test_studies_that_are_not_ours(
     as_recorded("studies", said)
 
 
-def test_record_that_was_changed(whole: bytes, tmp_path: Path) -> None:
+def test_record_that_was_changed(sound_file: bytes, tmp_path: Path) -> None:
     """A plan is simulated before it is believed."""
     path = tmp_path / "study.db"
-    path.write_bytes(whole)
+    path.write_bytes(sound_file)
     with open_study(path, SMALL) as study:
         kept = [record for record in study.every(STARTS) if record.fields.startswith("[")]
     change(path, f"delete from records where kind = '{STARTS}'")
@@ -248,11 +248,11 @@ def views(path: Path, file: bytes, instance: Instance) -> list[object]:
     ],
 )
 def test_bug_damaged_studies_were_tracebacks(
-    before: bytes, after: bytes, whole: bytes, tmp_path: Path
+    before: bytes, after: bytes, sound_file: bytes, tmp_path: Path
 ) -> None:
     """Or read without complaint: fields, a name, the tables, an answer."""
-    assert before in whole
-    for line in views(tmp_path / "study.db", whole.replace(before, after), SMALL):
+    assert before in sound_file
+    for line in views(tmp_path / "study.db", sound_file.replace(before, after), SMALL):
         assert isinstance(line, str)
         assert line.isprintable()
         assert line.endswith("name a new file")
