@@ -206,7 +206,7 @@ def evaluated() -> str:
     for share, broken, told in ((1.5, over, changes), (1.0, (), ()), (0.5, (), answers[5:])):
         run = Evaluation(share * (best.objective or 0.0), broken, best, told)
         parts += ["", *evaluation_text(document, step_of(document), run)]
-        parts.append(json.dumps(evaluation_json(document, run)))
+        parts.append(json.dumps(evaluation_json(document, run) | {"config": "as above"}))
     return drawn(*parts)
 
 
