@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from formulations.instance.search import ScheduleName
 from formulations.schedules import registry
 from formulations.schedules.graph import schedule_graph
+from formulations.schedules.interleaved import sizes_of_groups
 from formulations.schedules.operations import Kind
 from formulations.schedules.registry import device_order, held, in_flight, stage_moments
 from solver.simulate import Times, simulate
@@ -75,18 +76,22 @@ def test_bubbles_of_equal_stages(p: int, groups: int) -> None:
 @pytest.mark.parametrize(
     "schedule", [name for name, one in registry.SCHEDULES.items() if one.settles]
 )
-@pytest.mark.parametrize(("p", "v"), [(1, 1), (2, 3), (3, 1), (4, 2)])
+@pytest.mark.parametrize(
+    ("p", "v", "size"), [(1, 1, 1), (2, 3, 2), (3, 1, 3), (4, 2, 4), (2, 2, 5)]
+)
 def test_devices_hold_no_more_for_more_micro_batches(
-    schedule: ScheduleName, p: int, v: int
+    schedule: ScheduleName, p: int, v: int, size: int
 ) -> None:
     """What `held` looks at, a few micro-batches per stage, has the fullest moments of many."""
-    chunks = v if registry.SCHEDULES[schedule].interleaves else 1
-    for m in range(p, 9 * p * chunks, p if registry.SCHEDULES[schedule].interleaves else 1):
+    chunks, sizes = (v, [size]) if registry.SCHEDULES[schedule].interleaves else (1, [])
+    for m in range(p, 9 * p * chunks):
+        if sizes and not sizes_of_groups(p, m, sizes):
+            continue
         for device in range(p):
-            order = np.array(list(device_order(schedule, p, device, m, chunks)))
+            order = np.array(list(device_order(schedule, p, device, m, chunks, *sizes)))
             change = 1 * (order[:, 0] == Kind.FORWARD) - (order[:, 0] == Kind.BACKWARD)
             most = int(np.cumsum(change).max())
-            assert most == held(schedule, p, device, m, chunks).whole.sum(axis=1).max()
+            assert most == held(schedule, p, device, m, chunks, *sizes).whole.sum(axis=1).max()
 
 
 def test_fullest_moments_are_the_recorded_ones() -> None:
