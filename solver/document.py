@@ -7,9 +7,9 @@ protects. Layers are counted along the whole chain: 0 is the embedding, 1 the fi
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Literal, get_args
+from typing import Annotated, Literal, get_args
 
-from pydantic import model_validator
+from pydantic import Field, model_validator
 
 from formulations.instance import Instance
 from formulations.instance.machines import GpuEvidence
@@ -21,6 +21,7 @@ from formulations.instance.record import (
     Name,
     Record,
     Seconds,
+    Text,
     can_be_simulated,
 )
 from formulations.instance.targets import Target
@@ -148,6 +149,13 @@ class ConfigCounts(Record):
     closed_by: dict[Proof, int]
 
 
+class ErrorDocument(Record):
+    """How far measured steps may be from the plan's step time."""
+
+    bar: Annotated[float, Field(ge=0)]  #: four of five lie within this share of it
+    evidence: tuple[Text, ...]  #: what was measured near its layers, by GPU type; or its steps
+
+
 class PlanDocument(Envelope):
     """Everything that `verify` and `show` need; see the module's text."""
 
@@ -156,7 +164,7 @@ class PlanDocument(Envelope):
     #: The log of the proof: a record for each of what may be thousands of configurations.
     proof = {"closed_configs": True}  # noqa: RUF012
 
-    schema_version: Literal[11] = 11
+    schema_version: Literal[12] = 12
     status: Status
     termination: Termination
     method: Name
@@ -181,6 +189,7 @@ class PlanDocument(Envelope):
     renting: RentingDocument | None
     evidence: tuple[GpuEvidence, ...]  #: of the GPU types used
     time_sources: tuple[Name, ...]  #: measured, interpolated, scaled, analytic
+    expected_error: ErrorDocument | None  #: None where no error is known
     config: Configuration | None
     node_order: tuple[Name, ...]
     idle_nodes: tuple[Name, ...]

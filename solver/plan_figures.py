@@ -21,6 +21,7 @@ from formulations.instance.instance import gpu_evidence
 from formulations.plan import Configuration, Plan, num_gpus
 from formulations.units import SECONDS_PER_HOUR, seconds
 from solver.document import (
+    ErrorDocument,
     MemoryDocument,
     PlanDocument,
     RentingDocument,
@@ -33,6 +34,7 @@ from solver.files import digest, sealed
 from solver.options import SolveOptions
 from solver.result import Result, objective_weight, price_usd_per_hour
 from solver.simulate import replica_times, simulate_step
+from solver.uncertainty import expected_error
 
 #: Part of the step that every kind of operation on the critical path counts for.
 PATH_FIELDS = {
@@ -45,7 +47,9 @@ PATH_FIELDS = {
 #: The fields of `PlanDocument` that hold figures, and what stands there without a plan.
 NO_FIGURES: dict[str, Any] = {
     **dict.fromkeys(("step_time_s", "config", "critical_path", "rounding_error_s", "renting")),
-    **dict.fromkeys(("throughput_sequences_per_s", "model_flop_per_s_per_gpu", "mfu")),
+    **dict.fromkeys(
+        ("expected_error", "throughput_sequences_per_s", "model_flop_per_s_per_gpu", "mfu")
+    ),
     **dict.fromkeys(("price_usd_per_hour", "cost_usd_per_step", "training_cost_usd")),
     **dict.fromkeys(("evidence", "time_sources", "node_order", "idle_nodes", "replicas"), ()),
 }
@@ -56,6 +60,7 @@ def plan_figures(
 ) -> dict[str, Any]:
     """What the fields of NO_FIGURES hold for a plan with these costs and this step."""
     config, step_time_s = plan.config, seconds(step_time_ns)
+    error = expected_error(instance, plan)
     instance = instance.on(config.nodes_used)
     tables, _ = plan_tables(instance, plan)
     price = price_usd_per_hour(instance, config)
@@ -85,6 +90,7 @@ def plan_figures(
     flop_per_s = instance.workload.training_flops * instance.workload.global_batch / step_time_s
     return {
         "step_time_s": step_time_s,
+        "expected_error": error and ErrorDocument(bar=round(error[0], 4), evidence=error[1]),
         "config": config,
         "critical_path": StepDocument(
             **{name: seconds(parts[name]) for name in StepDocument.model_fields}

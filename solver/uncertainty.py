@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from math import log, sqrt
+from math import log, pi, sqrt
 from typing import NamedTuple
 
 import numpy as np
@@ -22,6 +22,7 @@ import numpy as np
 from formulations.costs.layer_factors import (
     ASSUMED,
     BLOCKS,
+    REACH,
     Floats,
     KernelShape,
     measured_layers,
@@ -109,6 +110,44 @@ def step_estimate(instance: Instance, plan: Plan) -> StepEstimate:
     if plan.config.zero >= GRADIENTS_SPLIT:
         shares[Term("sharding")] = 1.0
     return StepEstimate(instance, plan.config, log(step.step_time_ns / 1e9), shares)
+
+
+def expected_error(instance: Instance, plan: Plan) -> tuple[float, tuple[str, ...]] | None:
+    """The share of the step that four of five such steps lie within, and what is measured near.
+
+    By the steps of a calibration where there is one; None where they are too few to say, and where
+    layers were measured, of which no error is known.
+    """
+    calibration = instance.calibration
+    if calibration is not None:
+        error = calibration.expected_error
+        if unmeasured(instance, plan.config):
+            error = calibration.expected_error_elsewhere
+        # A normal distribution's mean size is sqrt(2 / pi) deviations
+        return None if error is None else (BAR * sqrt(pi / 2) * error, (calibration.source,))
+    if instance.profile is not None:
+        return None
+    lacking, texts = list[str](), list[str]()
+    groups = zip(instance.cluster.groups, plan.config.nodes_used, strict=True)
+    for gpu in {group.gpu.name: group.gpu for group, used in groups if used}.values():
+        measured = measured_layers(instance, gpu)
+        if measured is None:
+            lacking.append(gpu.name)
+        else:
+            texts.append(f"{measured.evidence} of {gpu.name} within {REACH:g}x of this width")
+    texts += [f"none of {', '.join(lacking)}"] if texts and lacking else []
+    return step_estimate(instance, plan).bar, tuple(texts)
+
+
+def unmeasured(instance: Instance, config: Configuration) -> list[str]:
+    """Kernels of a configuration that a calibration has no step of, by GPU type, in words."""
+    texts, calibration = [], instance.calibration
+    groups = zip(instance.cluster.groups, config.nodes_used, config.degrees, strict=True)
+    for group, used, degrees in groups:
+        name, size = group.gpu.name, degrees.sequences(config.micro_batch)
+        if used and calibration and not calibration.was_measured(name, degrees.tp, size):
+            texts.append(f"{name} at tensor {degrees.tp}, micro-batch {size}")
+    return list(dict.fromkeys(texts))
 
 
 def covariance(estimates: Sequence[StepEstimate]) -> Floats:

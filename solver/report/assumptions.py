@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 
 from formulations.costs.context import context_methods
 from formulations.costs.experts import members_of
-from formulations.costs.layer_factors import REACH, measured_layers
 from formulations.costs.plan_costs import plan_costs
 from formulations.costs.renting import in_whole_steps
 from formulations.instance import Instance
@@ -23,7 +22,7 @@ from solver.plan_figures import costs_of, plan_of
 from solver.report.layout import Lines
 from solver.report.quantities import counted, money, percent, significant, size_text, time_text
 from solver.simulate import step_time_ns
-from solver.uncertainty import step_estimate
+from solver.uncertainty import unmeasured
 
 _FIGURES = {
     "peak": "peaks",
@@ -218,41 +217,21 @@ def calibration_lines(document: PlanDocument) -> Lines:
     if config is None or (calibration is None and document.instance.profile is not None):
         return []
     if calibration is None:
-        bar = f"{100 * step_estimate(document.instance, plan_of(document)).bar:.2g} %"
-        evidence = _near_evidence(document.instance, config)
-        return [("error", f"80 % of such steps lie within {bar}{evidence}")]
-    error, where = calibration.expected_error, []
-    for group, used, degrees in zip(
-        document.instance.cluster.groups, config.nodes_used, config.degrees, strict=True
-    ):
-        size = degrees.sequences(config.micro_batch)
-        if used and not calibration.was_measured(group.gpu.name, degrees.tp, size):
-            where.append(f"{group.gpu.name} at tensor {degrees.tp}, micro-batch {size}")
-    if where:
-        error = calibration.expected_error_elsewhere
-    why = f"; no step was measured on {', '.join(dict.fromkeys(where))}" if where else ""
-    expected = "not known" if error is None else f"{percent(error)} of the step time"
+        error = document.expected_error
+        if error is None:
+            return []
+        evidence = "; none measured on these nodes"
+        if error.evidence:
+            evidence = ": " + "; ".join(error.evidence)
+        return [("error", f"80 % of such steps lie within {100 * error.bar:.2g} %{evidence}")]
+    where = unmeasured(document.instance, config)
+    mean = calibration.expected_error_elsewhere if where else calibration.expected_error
+    why = f"; no step was measured on {', '.join(where)}" if where else ""
+    expected = "not known" if mean is None else f"{percent(mean)} of the step time"
     return [
         ("corrected", f"layer times by {calibration.source}"),
         ("error", f"expected {expected}{why}"),
     ]
-
-
-def _near_evidence(instance: Instance, config: Configuration) -> str:
-    """By GPU type of a plan, how much was measured of layers like its own."""
-    lacking, texts = list[str](), list[str]()
-    groups = zip(instance.cluster.groups, config.nodes_used, strict=True)
-    for gpu in {group.gpu.name: group.gpu for group, used in groups if used}.values():
-        measured = measured_layers(instance, gpu)
-        if measured is None:
-            lacking.append(gpu.name)
-        else:
-            near = f"within {REACH:g}x of this width"
-            texts.append(f"{measured.evidence} of {gpu.name} {near}")
-    if not texts:
-        return "; none measured on these nodes"
-    none = [f"none of {', '.join(lacking)}"] if lacking else []
-    return ": " + "; ".join([*texts, *none])
 
 
 # Terms of renting

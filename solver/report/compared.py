@@ -10,6 +10,7 @@ from formulations.instance.targets import TARGETS
 from formulations.units import seconds
 from solver.comparison import Answer, Comparison, Evaluation, Finding, Shortlist
 from solver.document import PlanDocument
+from solver.report.assumptions import calibration_lines
 from solver.report.critical import summary
 from solver.report.layout import Grid, Labelled, Lines, spaced, table_of
 from solver.report.naming import degrees_line, one_line
@@ -264,7 +265,8 @@ def explanation(
         "changes, each solved again from this plan where it stays possible;\n"
         f"saved: {what} per sequence against it, as proved"
     )
-    return [Labelled(summary(document, step)), "", note, _changes(by_gain, gain_text)]
+    labels = [*summary(document, step), *calibration_lines(document)]
+    return [Labelled(labels), "", note, _changes(by_gain, gain_text)]
 
 
 def gain_text(answer: Answer) -> str:
