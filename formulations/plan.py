@@ -59,6 +59,8 @@ class Configuration(Record):
     #: What a stage may choose among, least time first, see `formulations.costs.stage_costs`.
     recompute: tuple[Recompute, ...] = Field(min_length=1, max_length=3)
     zero: ZeroStage  #: what replicas split: 1 optimizer states, 2 gradients too, 3 parameters too
+    #: Shard groups of equally many replicas in a row: each has all of what ZeRO splits.
+    optimizer_instances: Count = 1
     nodes_used: tuple[Index, ...]  #: per node group of the cluster
     vpp: Count = 1  #: chunks of layers per GPU: Megatron's virtual pipeline
     ep: Count = 1  #: ranks of a stage that share the experts, see `formulations.costs.experts`
@@ -111,6 +113,11 @@ class Configuration(Record):
         return self.dp * self.degrees[group].copies
 
     @property
+    def shard_replicas(self) -> int:
+        """Replicas of a shard group: among their GPUs ZeRO splits each tensor."""
+        return self.dp // self.optimizer_instances
+
+    @property
     def has_expert_grid(self) -> bool:
         """Whether experts lie otherwise on the GPUs of a stage than all else."""
         return self.ep > 1 or self.etp is not None
@@ -155,7 +162,8 @@ class Configuration(Record):
         """Those of a GPU of what ZeRO splits from a stage on, experts among those with the same."""
         if self.zero < split_from:
             return parameters + experts
-        return ceil_div(parameters, self.ranks(group)) + ceil_div(experts, self.expert_ranks(group))
+        ranks = self.shard_replicas * self.degrees[group].copies
+        return ceil_div(parameters, ranks) + ceil_div(experts, self.expert_ranks(group))
 
     def stages_of(self, device: int) -> range:
         """Virtual stages of a device, one per chunk."""

@@ -99,7 +99,7 @@ def written_instance(seed: int, target: Target) -> str:
     cluster: dict[str, Any] = {"groups": groups}
     if len({group.get("zone") for group in groups}) > 1:
         cluster["zone_link"] = _LINK
-    written = {
+    written: dict[str, Any] = {
         "name": f"space_{seed}",
         "workload": {
             "sizes": sizes,
@@ -110,6 +110,9 @@ def written_instance(seed: int, target: Target) -> str:
         "cluster": cluster,
         "search": _search(rng, target, experts),
     }
+    grouping = random.Random(-seed)
+    if target != "flagscale" and 0 not in written["search"].get("zero", [0]):
+        written["search"]["optimizer_instances"] = _choice(grouping, [1, 2, 3])
     if rng.random() < 0.15:
         written["limits"] = {"max_price_per_hour": f"{rng.randint(1, 6)} USD/h"}
     return yaml.safe_dump(written)

@@ -12,16 +12,27 @@ share its link, and so do the tp rings of all stages that span the node's border
 (Hwang et al., FASOP, HPDC 2024, section 3.3: count the rings that cross a link).
 Collectives over several nodes are hierarchical: a ring inside every node, then rings of equal
 shares between nodes, which together carry each node's whole buffer over its link.
+Shard groups (`Configuration.optimizer_instances`) reduce-scatter gradients and gather parameters
+as stages of so many replicas would. Between them every GPU all-reduces its shard, hierarchically
+too, with those that have the same one.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
-from formulations.costs.collectives import HALF, ring_latency_s, ring_share, wire_ns
-from formulations.costs.sharding import GATHER_FACTORS, SYNC_FACTORS, lanes_like, tied_lanes
+from formulations.costs.collectives import ALL_REDUCE, HALF, ring_latency_s, ring_share, wire_ns
+from formulations.costs.sharding import (
+    GATHER_FACTORS,
+    SYNC_FACTORS,
+    lanes_like,
+    ring_nodes,
+    shard_bytes,
+    tied_lanes,
+)
 from formulations.costs.tables import Array, CostTables
 from formulations.costs.transfers import (
     RingRate,
@@ -33,7 +44,20 @@ from formulations.costs.transfers import (
     outside_ns,
 )
 from formulations.plan import Configuration
-from formulations.units import ceil_ns
+from formulations.units import ceil_div, ceil_ns
+
+
+@dataclass(frozen=True)
+class NodeRings:
+    """Rings of stages k through a node.
+
+    inside[k], latency_s[k]: inside the node, for factor 1. outside[k]: rate of the node's link at
+    efficiency 1, factor 1, before the (N - 1) / N share; only where they leave the node.
+    """
+
+    inside: dict[int, RingRate]
+    latency_s: dict[int, float]
+    outside: dict[int, RingRate]
 
 
 @dataclass(frozen=True)
@@ -41,15 +65,12 @@ class NodeTerms:
     """Costs that one node brings by starting at one slot; keys are slots or stages.
 
     send_ns[s]: [K] messages between slot s and s + dp, as far as this node's links decide them.
-    inside[k], inside_latency_s[k]: ring inside the node for stage k, for factor 1.
-    outside[k]: rate of the node's link at efficiency 1, factor 1, before the (N - 1) / N share;
-    only stages that leave the node. embedding_ns: this node's share.
+    rings: of shard groups; across: of equal shards between them. embedding_ns: this node's share.
     """
 
     send_ns: dict[int, tuple[int, ...]]
-    inside: dict[int, RingRate]
-    inside_latency_s: dict[int, float]
-    outside: dict[int, RingRate]
+    rings: NodeRings
+    across: NodeRings | None
     embedding_ns: int
 
 
@@ -109,29 +130,15 @@ def _embedding_ns(tables: CostTables, j: int, start: int) -> int:
     return max(across, embedding_ns(tables, j, 1, group.intra_node) if within else 0)
 
 
-@dataclass(frozen=True, eq=False)
-class SyncPhase:
-    """A collective over a stage's replicas and their parts: of gradients, or of parameters."""
+Slowest = tuple[tuple[RingRate, ...], float, tuple[RingRate, ...]]  #: inside, start-up, between
 
-    factor: float  #: ALL_REDUCE, HALF or 0, times the share that is seen
-    size_bytes: Array  #: [L, J]
-    experts_ns: Array  #: [L] the same of experts that ep GPUs share, wherever a stage lies
 
-    def inside_ns(self, rate: RingRate) -> Array:
-        """[L] ring inside the nodes, and those of experts."""
-        wire = wire_ns(self.size_bytes[:, rate.group], self.factor * rate.s_per_byte)
-        return wire + self.experts_ns
-
-    def outside_ns(self, rate: RingRate, num_nodes: int, efficiency: float) -> Array:
-        """[L] ring between `num_nodes` nodes."""
-        share = ring_share(self.factor, num_nodes)
-        return wire_ns(self.size_bytes[:, rate.group], share * rate.s_per_byte / efficiency)
-
-    def latency_ns(self, inside_s: float, num_nodes: int, outside_s: float) -> int:
-        """Start-up of both rings; `inside_s` is for factor 1, `outside_s` one step."""
-        return ceil_ns(self.factor * inside_s) + ceil_ns(
-            ring_latency_s(self.factor, num_nodes, outside_s)
-        )
+def _slowest_rings(rings: Sequence[NodeRings], k: int, zones: ZoneRing | None = None) -> Slowest:
+    """Of stage k on nodes and between zones."""
+    between = [node.outside[k] for node in rings if k in node.outside]
+    between += [] if zones is None else [zones[0]]
+    inside_s = max(node.latency_s[k] for node in rings)
+    return _slowest(node.inside[k] for node in rings), inside_s, _slowest(between)
 
 
 def _slowest(rates: Iterable[RingRate]) -> tuple[RingRate, ...]:
@@ -142,6 +149,54 @@ def _slowest(rates: Iterable[RingRate]) -> tuple[RingRate, ...]:
     return tuple(RingRate(slowest[group], group) for group in sorted(slowest))
 
 
+@dataclass(frozen=True, eq=False)
+class SyncPhase:
+    """A collective over a stage's replicas and their parts: of gradients, or of parameters.
+
+    ring_nodes: of a stage on so many nodes, those that a ring visits. across: is it one of equal
+    shards, and not of shard groups?
+    """
+
+    factor: float  #: ALL_REDUCE, HALF or 0, times the share that is seen
+    size_bytes: Array  #: [L, J]
+    experts_ns: Array  #: [L] the same of experts that ep GPUs share, wherever a stage lies
+    ring_nodes: Callable[[int], int]
+    efficiency: Callable[[int], float]
+    across: bool = False
+
+    def rings(self, node: NodeTerms) -> NodeRings:
+        """Those of a node."""
+        rings = node.across if self.across else node.rings
+        assert rings is not None  # as there is such a phase
+        return rings
+
+    def inside_ns(self, rate: RingRate) -> Array:
+        """[L] ring inside the nodes, and those of experts."""
+        wire = wire_ns(self.size_bytes[:, rate.group], self.factor * rate.s_per_byte)
+        return wire + self.experts_ns
+
+    def outside_ns(self, rate: RingRate, num_nodes: int) -> Array:
+        """[L] ring between the nodes of a stage on `num_nodes`."""
+        nodes = self.ring_nodes(num_nodes)
+        s_per_byte = ring_share(self.factor, nodes) * rate.s_per_byte / self.efficiency(nodes)
+        return wire_ns(self.size_bytes[:, rate.group], s_per_byte)
+
+    def ring(self, num_nodes: int, slowest: Slowest, outside_s: float) -> tuple[Array, int]:
+        """[L] the slowest rings of a stage on so many nodes, and their start-up."""
+        inside, inside_s, between = slowest
+        layers: Array = np.max([self.inside_ns(rate) for rate in inside], axis=0)
+        if between:
+            far = [self.outside_ns(rate, num_nodes) for rate in between]
+            layers = layers + np.max(far, axis=0)
+        return layers, self.latency_ns(inside_s, num_nodes, outside_s)
+
+    def latency_ns(self, inside_s: float, num_nodes: int, outside_s: float) -> int:
+        """Start-up of both rings; `inside_s` is for factor 1, `outside_s` one step."""
+        return ceil_ns(self.factor * inside_s) + ceil_ns(
+            ring_latency_s(self.factor, self.ring_nodes(num_nodes), outside_s)
+        )
+
+
 class Placer:
     """Placement costs of one configuration; terms of equal (node group, first slot) are kept."""
 
@@ -149,22 +204,36 @@ class Placer:
         self.tables = tables
         self.zones = ZoneTerms(tables)
         self._terms: dict[tuple[int, int], NodeTerms] = {}
-        #: By number of nodes, rates and start-up inside nodes, rates and start-up between them.
+        #: By number of nodes, start-up between them, and the slowest rings.
         self._rings: dict[tuple[object, ...], tuple[Array, int, Array, int]] = {}
         config, overlap = tables.config, tables.instance.search.overlap
         zero, seen = config.zero, 1 - overlap.hidden_sync(config.pp, config.vpp)
         factor = seen * SYNC_FACTORS[zero]
         sync, gather = tables.expert_rings_ns(factor)
-        self.sync = SyncPhase(factor, tables.gradient_bytes, sync)
-        gathers = GATHER_FACTORS[zero] > 0
-        self.gather = SyncPhase(HALF, tables.gather_bytes, gather) if gathers else None
+        efficiency, visited = (
+            tables.instance.cluster.efficiency,
+            partial(ring_nodes, tables.instance, config),
+        )
+        self.sync = SyncPhase(factor, tables.gradient_bytes, sync, visited, efficiency)
+        self.gather = self.across = None
+        if GATHER_FACTORS[zero]:
+            self.gather = SyncPhase(HALF, tables.gather_bytes, gather, visited, efficiency)
+        if config.optimizer_instances > 1:
+            self.across = SyncPhase(
+                factor=seen * ALL_REDUCE * (SYNC_FACTORS[zero] > 0),
+                size_bytes=shard_bytes(config, tables.gradient_bytes),
+                experts_ns=np.zeros_like(sync),
+                ring_nodes=partial(min, config.optimizer_instances),
+                efficiency=efficiency,
+                across=True,
+            )
 
     def terms(self, j: int, start: int) -> NodeTerms:
         """Terms of a node of group j whose first slot is `start`."""
         if (j, start) in self._terms:
             return self._terms[j, start]
         tables, config = self.tables, self.tables.config
-        group, degrees = tables.instance.cluster.groups[j], config.degrees[j]
+        degrees = config.degrees[j]
         stop = start + tables.slots_per_node[j]
         # Slots of the node by stage; those of stages that lie on other nodes too have a ring out
         slots = {
@@ -172,20 +241,37 @@ class Placer:
             for k in range(start // config.dp, (stop - 1) // config.dp + 1)
         }
         leaving = [k for k, count in slots.items() if count < config.dp]
-        ranks = {k: count * degrees.copies for k, count in slots.items()}
-        like, inside, outside = lanes_like(config, j), group.intra_node, group.inter_node
-        across = RingRate(degrees.tp * len(leaving) / outside.bandwidth_bytes_per_s, like)
+        size, copies = config.shard_replicas, degrees.copies
+        sharing = {k: min(count, size) * copies for k, count in slots.items()}
+        between = [k for k in leaving if sharing[k] < size * copies]
+        across = None
+        if config.optimizer_instances > 1:
+            # as many rings as the node has GPUs of a shard group, each with one of every group
+            groups = {k: ceil_div(count, size) for k, count in slots.items()}
+            lanes = sum(degrees.tp * sharing[k] for k in leaving)
+            across = self._rings_of(j, groups, dict.fromkeys(leaving, lanes))
         self._terms[j, start] = NodeTerms(
             send_ns=_sends(tables, j, start),
+            rings=self._rings_of(j, sharing, dict.fromkeys(between, degrees.tp * len(between))),
+            across=across,
+            embedding_ns=_embedding_ns(tables, j, start),
+        )
+        return self._terms[j, start]
+
+    def _rings_of(self, j: int, ranks: dict[int, int], lanes: dict[int, int]) -> NodeRings:
+        """Of a node of group j, by stage: ranks of a ring on it, and rings on its link."""
+        group, like = self.tables.instance.cluster.groups[j], lanes_like(self.tables.config, j)
+        inside, outside = group.intra_node, group.inter_node
+        return NodeRings(
             inside={
                 k: RingRate(ring_share(1, n) / inside.bandwidth_bytes_per_s, like)
                 for k, n in ranks.items()
             },
-            inside_latency_s={k: ring_latency_s(1, n, inside.latency_s) for k, n in ranks.items()},
-            outside=dict.fromkeys(leaving, across),
-            embedding_ns=_embedding_ns(tables, j, start),
+            latency_s={k: ring_latency_s(1, n, inside.latency_s) for k, n in ranks.items()},
+            outside={
+                k: RingRate(n / outside.bandwidth_bytes_per_s, like) for k, n in lanes.items()
+            },
         )
-        return self._terms[j, start]
 
     def costs(self, order: Sequence[int]) -> PlacementCosts:
         """Costs of the nodes of groups `order[0]`, `order[1]`, ... in node order."""
@@ -206,7 +292,7 @@ class Placer:
         np.maximum.at(send, begun, np.array(times, dtype=np.int64).reshape(-1, num_kinds))
         spans: list[list[int]] = [[] for _ in range(config.pp)]
         for i, node in enumerate(nodes):
-            for k in node.inside:
+            for k in node.rings.inside:
                 spans[k].append(i)
         stages = [
             self.stage(k, [nodes[i] for i in span], [order[i] for i in span], zones.ring(k))
@@ -235,23 +321,19 @@ class Placer:
         layer, inside nodes and between them.
         """
         cluster, n = self.tables.instance.cluster, len(nodes)
-        inside_latency_s = max(node.inside_latency_s[k] for node in nodes)
-        between = [node.outside[k] for node in nodes if k in node.outside]
-        latencies_s = [cluster.groups[j].inter_node.latency_s for j in set(groups)]
-        if zones is not None:
-            between.append(zones[0])
-            latencies_s.append(zones[1])
-        inside, outside = _slowest(node.inside[k] for node in nodes), _slowest(between)
-        key = (n, inside, inside_latency_s, outside, max(latencies_s))
+        outside_s = max(cluster.groups[j].inter_node.latency_s for j in set(groups))
+        outside_s = outside_s if zones is None else max(outside_s, zones[1])
+        slowest = _slowest_rings([node.rings for node in nodes], k, zones)
+        across = [node.across for node in nodes if node.across]
+        slowest_across = _slowest_rings(across, k) if across else None
+        key = (n, outside_s, slowest, slowest_across)
         if key not in self._rings:
-            efficiency = cluster.efficiency(n)
-            rings: list[tuple[Array, int]] = []
-            for phase in filter(None, (self.sync, self.gather)):
-                layers: Array = np.max([phase.inside_ns(rate) for rate in inside], axis=0)
-                if outside:
-                    across = [phase.outside_ns(rate, n, efficiency) for rate in outside]
-                    layers = layers + np.max(across, axis=0)
-                rings.append((layers, phase.latency_ns(inside_latency_s, n, max(latencies_s))))
-            sync, gather = rings if len(rings) > 1 else (*rings, (np.zeros_like(rings[0][0]), 0))
+            sync = self.sync.ring(n, slowest, outside_s)
+            gather = np.zeros_like(sync[0]), 0
+            if self.gather is not None:
+                gather = self.gather.ring(n, slowest, outside_s)
+            if self.across is not None and slowest_across is not None:
+                layers, start = self.across.ring(n, slowest_across, outside_s)
+                sync = sync[0] + layers, sync[1] + start
             self._rings[key] = *sync, *gather
         return self._rings[key]

@@ -196,11 +196,14 @@ def rounding_error_ns(config: Configuration, num_layers: int, micro_batches: int
     * With ZeRO 1 or 2 one gather: 2 l + 2. With ZeRO 2 or 3 in every operation at most two
       collectives of every layer, of two rings and two start-ups each, and what of it is hidden;
       where GPUs share experts twice as many collectives.
+    * With several shard groups one all-reduce more beside every reduction.
     """
     layers = num_layers - config.num_stages
     on_device = layers + config.vpp
     per_layer = 2 if SCHEDULES[config.schedule].splits_backward else 1
-    per_layer += (18 if config.has_expert_grid else 10) * (config.zero >= GRADIENTS_SPLIT)
+    across = config.optimizer_instances > 1
+    exchanges = 10 + 8 * config.has_expert_grid + 4 * across
+    per_layer += exchanges * (config.zero >= GRADIENTS_SPLIT)
     levels = schedule_graph(config.schedule, config.pp, micro_batches, *config.chunking).levels
-    rings = (2 * on_device + 2) * (1 + (config.zero > 0))
+    rings = (2 * on_device + 2) * (1 + (config.zero > 0) + across)
     return len(levels) * (per_layer * (layers + 1) + 1) + rings + 1 + on_device

@@ -29,6 +29,12 @@ straddle nodes at both ends.
 Every placement costs this same time, layer by layer with a start each: on equal nodes exactly,
 on unlike ones that of the slowest.
 
+Shard groups (`Configuration.optimizer_instances` of them, Megatron-LM's name; PyTorch's HSDP)
+reduce gradients, and gather parameters, each for itself. Then the GPUs with the same shard, one of
+each group, all-reduce its gradients (Megatron-LM, core 0.16, `distributed/
+param_and_grad_buffer.py`). A group fills nodes, or a node holds whole groups: ranks of a ring on a
+node, and nodes of a ring, are the same for all.
+
 Lanes. A lane is a GPU of a tensor group with those that hold the same part of each layer elsewhere:
 on other replicas, and in the other parts of the slot.
 """
@@ -45,7 +51,7 @@ from formulations.costs.experts import members_of, ranks_per_node
 from formulations.costs.memory import layer_parameters
 from formulations.instance import Instance, Link
 from formulations.plan import GRADIENTS_SPLIT, PARAMETERS_SPLIT, Configuration, Degrees
-from formulations.units import ceil_ns
+from formulations.units import ceil_div, ceil_ns
 
 
 def lanes_like(config: Configuration, group: int) -> int:
@@ -157,28 +163,54 @@ SYNC_FACTORS = (ALL_REDUCE, HALF, 0, 0)
 GATHER_FACTORS = (0, HALF, HALF, 0)
 
 
-def _exchange_ns(instance: Instance, config: Configuration, width: int) -> Times:
-    """[L] a reduce-scatter or all-gather of each layer, over all replicas, with its start-up.
+def shard_bytes(config: Configuration, size_bytes: Times) -> Times:
+    """[L, J] of so many bytes of each tensor on a GPU, its shard's, where groups are alike."""
+    ranks = config.shard_replicas * config.degrees[config.groups_used[0]].copies
+    shards: Times = -(-size_bytes // ranks)
+    return shards
+
+
+def ring_nodes(instance: Instance, config: Configuration, num_nodes: int) -> int:
+    """Nodes of a shard group, of a stage on so many: all of them, unless there are several."""
+    if config.optimizer_instances == 1:
+        return num_nodes
+    gpus = instance.cluster.groups[config.groups_used[0]].gpus_per_node
+    return max(1, config.shard_replicas * config.degrees_used[0].width // gpus)
+
+
+def _exchange_ns(instance: Instance, config: Configuration, width: int, *, reduces: bool) -> Times:
+    """[L] a reduce-scatter or all-gather of each layer, in shard groups, with its start-up.
 
     Of so many bytes per parameter; then that of experts, among the ranks with the same ones.
+    Several groups then reduce their shards, those with the same one among themselves.
     """
     cluster, num_nodes = instance.cluster, sum(config.nodes_used)
-    used = config.groups_used
+    used, size = config.groups_used, config.shard_replicas
     counts = [layer_parameters(instance.workload, config, j) for j in range(len(config.degrees))]
     repeats = [run.count for run in instance.workload.layer_runs]
     by_layer = np.array(counts, dtype=np.int64).transpose(1, 2, 0)  # from [J, 2, runs]
     alike, experts = np.repeat(by_layer, repeats, axis=1)
     inside, between = list[Channel](), list[Channel]()
+    across_inside, across = list[Channel](), list[Channel]()
     for j in used:
         group, degrees = cluster.groups[j], config.degrees[j]
-        ranks = group.gpus_per_node // degrees.width * degrees.copies
-        inside.append((j, group.intra_node, ranks))
+        slots = group.gpus_per_node // degrees.width
+        sharing = min(slots, size) * degrees.copies
+        inside.append((j, group.intra_node, sharing))
         between.append((j, group.inter_node, degrees.tp))
+        across_inside.append((j, group.intra_node, ceil_div(slots, size)))
+        across.append((j, group.inter_node, degrees.tp * sharing))
     widest = widest_group(config)
     lanes = config.degrees[widest].tp
     between += [(widest, link, lanes) for link in cluster.links_among(used)]
-    efficiency = cluster.efficiency(num_nodes)
-    rings_ns = _hierarchical_ns(HALF, width * alike, inside, between, num_nodes, efficiency)
+    nodes = ring_nodes(instance, config, num_nodes)
+    sizes, rate = width * alike, cluster.efficiency
+    rings_ns = _hierarchical_ns(HALF, sizes, inside, between, nodes, rate(nodes))
+    if reduces and config.optimizer_instances > 1:
+        nodes, sizes = min(config.optimizer_instances, num_nodes), shard_bytes(config, sizes)
+        rings_ns = rings_ns + _hierarchical_ns(
+            ALL_REDUCE, sizes, across_inside, across, nodes, rate(nodes)
+        )
     return rings_ns + expert_rings_ns(instance, config, HALF, width * experts)
 
 
@@ -188,10 +220,10 @@ def with_exchanges(instance: Instance, config: Configuration, times: LayerTimes)
     if config.zero < GRADIENTS_SPLIT or not config.has_copies:
         return times
     workload = instance.workload
-    reduce = _exchange_ns(instance, config, workload.gradient_bytes)
+    reduce = _exchange_ns(instance, config, workload.gradient_bytes, reduces=True)
     gather = np.zeros_like(reduce)
     if config.zero >= PARAMETERS_SPLIT:
-        gather = _exchange_ns(instance, config, workload.parameter_bytes)
+        gather = _exchange_ns(instance, config, workload.parameter_bytes, reduces=False)
     inputs_ns = times.backward_ns - times.weight_ns
     share = instance.search.overlap.sharding
 

@@ -12,7 +12,7 @@ from dataclasses import replace
 import numpy as np
 
 from formulations.costs.collectives import ring_latency_s, ring_share
-from formulations.costs.placement import NodeTerms, PlacementCosts, Placer
+from formulations.costs.placement import NodeRings, NodeTerms, PlacementCosts, Placer
 from formulations.costs.sharding import tied_lanes
 from formulations.costs.tables import Array, CostTables, build_tables
 from formulations.costs.transfers import RingRate, embedding_ns, inside_ns, outside_ns
@@ -81,9 +81,12 @@ class StagePlacer:
         across = RingRate(degrees.tp / far.bandwidth_bytes_per_s, place)
         terms = NodeTerms(
             send_ns={},
-            inside={0: RingRate(ring_share(1, ranks) / near.bandwidth_bytes_per_s, place)},
-            inside_latency_s={0: ring_latency_s(1, ranks, near.latency_s)},
-            outside={0: across} if number > 1 else {},
+            rings=NodeRings(
+                inside={0: RingRate(ring_share(1, ranks) / near.bandwidth_bytes_per_s, place)},
+                latency_s={0: ring_latency_s(1, ranks, near.latency_s)},
+                outside={0: across} if number > 1 else {},
+            ),
+            across=None,
             embedding_ns=0,
         )
         return self._placer.stage(0, [terms] * number, [place] * number)

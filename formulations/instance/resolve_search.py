@@ -78,6 +78,11 @@ def errors_alone(
 ) -> Iterator[InstanceError]:
     """What is wrong with what needs no other section."""
     yield from _beyond_target(search, state, place)
+    for i, number in enumerate(search.optimizer_instances):
+        if number > 1 and not max(search.zero):
+            problem = f"{number} groups of replicas, of which none splits anything (zero: 0)"
+            at = place.at("optimizer_instances").listed(i)
+            yield at.error(problem, "1, or zero: 1 too")
     interleaves, uneven = "interleaved" in search.schedule, search.micro_batches == "uneven"
     chunked = {"virtual_pipeline": "chunks per GPU", "microbatch_group": "groups of micro-batches"}
     misplaced = chunked.keys() & search.model_fields_set if not interleaves else set()

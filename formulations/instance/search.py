@@ -164,6 +164,10 @@ class SearchFile(Section):
     exchange gradients with every micro-batch: only with one pipeline stage (DeepSpeed refuses
     others) and even micro-batches. FSDP's names: NO_SHARD is 0, SHARD_GRAD_OP 2, FULL_SHARD 3.
     Default: all that the target runs."""
+    optimizer_instances: Counts = (1,)
+    """Groups of equally many replicas, in each of which ZeRO splits states anew: HSDP, Megatron's
+    `num_distributed_optimizer_instances`. Groups fill nodes, or nodes hold whole groups; needs
+    equal nodes in one zone, and no shared experts."""
     schedule: Annotated[tuple[ScheduleName, ...], OneOrMany()] = ("1f1b",)
     """Pipeline schedules. interleaved: 1F1B with several chunks of layers per GPU, a shorter bubble
     for more memory and transfers. zb-h1: zero bubble, 1F1B that puts weight gradients off, a

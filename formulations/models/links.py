@@ -219,7 +219,7 @@ class RingTimes:
         return [
             self._slowest(
                 stage,
-                lambda _, node: node.inside_latency_s[stage],
+                lambda _, node: phase.rings(node).latency_s[stage],
                 lambda all_s: of_numbers({s: phase.latency_ns(s, 1, 0.0) for s in all_s}),
                 f"{name}_inside_start_{stage}",
             ),
@@ -238,12 +238,12 @@ class RingTimes:
         self, phase: SyncPhase, stage: int, split: Split, layers: Array, name: str, place: str
     ) -> list[Term]:
         """Bytes of some layers [L] inside and between the nodes."""
-        config, efficiency = self.tables.config, self.tables.instance.cluster.efficiency
-        stages, spans = config.stages_of(stage), self._spans[stage]
+        config, spans = self.tables.config, self._spans[stage]
+        stages = config.stages_of(stage)
         return [
             self._slowest(
                 stage,
-                lambda _, node: node.inside[stage],
+                lambda _, node: phase.rings(node).inside[stage],
                 lambda rates: split.of_layers(
                     stages, {rate: phase.inside_ns(rate) * layers for rate in rates}
                 ),
@@ -251,13 +251,13 @@ class RingTimes:
             ),
             self._slowest(
                 stage,
-                lambda key, node: node.outside.get(
+                lambda key, node: phase.rings(node).outside.get(
                     stage, RingRate(0.0, lanes_like(config, key[0]))
                 ),
                 lambda rates: split.of_layers(
                     stages,
                     {
-                        (rate, n): phase.outside_ns(rate, n, efficiency(n)) * layers
+                        (rate, n): phase.outside_ns(rate, n) * layers
                         for rate in rates
                         for n in spans
                     },

@@ -132,7 +132,10 @@ class FreeOrder:
 
     def sync(self, device: int, split: Split) -> Term:
         """Gradient sync of a device, ns."""
-        return self._rings.phase(self.placer.sync, device, split, "sync")
+        sync = self._rings.phase(self.placer.sync, device, split, "sync")
+        if self.placer.across is None:
+            return sync
+        return total_of(sync, self._rings.phase(self.placer.across, device, split, "across"))
 
     def gather(self, device: int, split: Split) -> Term:
         """Parameter gather of a device, ns."""

@@ -122,6 +122,35 @@ def expert_degrees(
     ]
 
 
+SHARD_GROUPS = (
+    "1, or with ZeRO a divisor whose groups, of two replicas or more, fill equal nodes or share"
+    " one; without shared experts"
+)
+
+
+def instance_choices(instance: Instance, config: Configuration) -> Iterator[int]:
+    """Shard groups that a config may have: its `optimizer_instances`.
+
+    Several need two replicas each, that fill nodes or share a node with whole groups, on nodes of
+    equally many equal slots in one zone, and experts that lie as all else does.
+    """
+    groups, used = instance.cluster.groups, config.groups_used
+    slots = {
+        (slot, groups[j].gpus_per_node // slot.width, groups[j].zone)
+        for j, slot in zip(used, config.degrees_used, strict=False)
+    }
+    for number in instance.search.optimizer_instances:
+        size, rest = divmod(config.dp, number)
+        if number == 1:
+            yield number
+        elif (
+            config.zero and not rest and size > 1 and len(slots) == 1 and not config.has_expert_grid
+        ):
+            [(_, per_node, _)] = slots
+            if size % per_node == 0 or per_node % size == 0:
+                yield number
+
+
 def micro_batches(instance: Instance) -> list[int]:
     """Candidates for the micro-batch size that divide the global batch."""
     candidates = instance.search.micro_batch or powers_of_two(MAX_MICRO_BATCH)
@@ -203,6 +232,7 @@ class _Fields(NamedTuple):
     ep: int = 1
     etp: Literal[1] | None = None
     zero: ZeroStage = 0
+    optimizer_instances: int = 1
     micro_batch: int = 1
     schedule: ScheduleName = "1f1b"
     vpp: int = 1
@@ -272,6 +302,10 @@ class _Walk:
             (("dp", "pp"), self._pipelines),
             (("ep", "etp"), self._experts),
             (("zero",), lambda chosen: zip(zero_choices(instance, chosen.config))),
+            (
+                ("optimizer_instances",),
+                lambda chosen: zip(instance_choices(instance, chosen.config)),
+            ),
             (("micro_batch",), lambda chosen: zip(self._micro_batches(chosen))),
             (("schedule", "vpp", "microbatch_group"), self._schedules),
             (("recompute",), lambda chosen: zip(recompute_ways(instance, chosen.zero))),

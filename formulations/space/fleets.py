@@ -56,6 +56,7 @@ def unfit_fields(instance: Instance) -> Iterator[Unfit]:
         ("context_parallel", 1),
         ("expert_tensor_parallel", "tp"),
         ("zero", 0),
+        ("optimizer_instances", 1),
     ):
         listed = getattr(search, field)
         if needed not in listed:

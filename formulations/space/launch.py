@@ -44,6 +44,7 @@ def decisions(instance: Instance, plan: Plan) -> dict[str, list[object]]:
         "context_method": list(dict.fromkeys(context_methods(instance, plan.config))),
         "expert_parallel": [plan.config.ep],
         "expert_tensor_parallel": [plan.config.etp or "tp"],
+        "optimizer_instances": [plan.config.optimizer_instances],
         "micro_batches": ["even" if len(shares) == 1 else "uneven"],
         "recompute_per": ["plan" if alike else "stage"],
         "recompute": [*ways],

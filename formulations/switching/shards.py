@@ -70,12 +70,14 @@ class Layout:
     """All stages of all replicas, ZeRO stage and ranks that share the experts.
 
     whole_experts: tensor parallelism does not cut them, each GPU is a rank of its own for them.
+    instances: shard groups, see `Configuration.optimizer_instances`.
     """
 
     seats: tuple[Seat, ...]
     zero: int = 0
     ep: int = 1
     whole_experts: bool = False
+    instances: int = 1
 
     def seats_of(self, tensors: "Tensors") -> list[tuple[Seat, ...]]:
         """Those that hold some tensors, home by home, replica by replica."""
@@ -124,7 +126,8 @@ def layout_of(cluster: Cluster, plan: Plan) -> Layout:
         for stage in replica.stages
     )
     config = plan.config
-    return Layout(seats, config.zero, config.ep, whole_experts=config.etp is not None)
+    instances = config.optimizer_instances
+    return Layout(seats, config.zero, config.ep, config.etp is not None, instances)
 
 
 def tensors_of(workload: Workload, kind: Kind, edges: set[int]) -> Iterator[Tensors]:
@@ -181,7 +184,8 @@ def holders(layout: Layout, tensors: Tensors, kind: Kind, grid: Grid) -> dict[Bo
             for copy in range(seat.copies):
                 place, expert_rank = divmod(rank, sharing)
                 experts = _part(expert_rank, sharing, grid.experts)
-                share = _part(place, alike[expert_rank], grid.split)
+                size = alike[expert_rank] // layout.instances
+                share = _part(place % size, size, grid.split)
                 split = share if layout.splits(kind) else (0, grid.split)
                 for cut, gpu in zip(cuts, seat.gpus[copy * seat.tp :], strict=False):
                     boxes.setdefault(Box(experts, cut, split), []).append(gpu)

@@ -152,19 +152,19 @@ def _starts(placer: Placer, j: int) -> list[int]:
 def _sync(placer: Placer, phase: SyncPhase, nodes: list[NodeTerms]) -> tuple[Array, int]:
     """[L] and start-up that no stage with such a node undercuts."""
     tables = placer.tables
-    cluster, dp = tables.instance.cluster, tables.config.dp
+    dp = tables.config.dp
     fewest = ceil_div(dp, max(tables.slots_per_node))
     counts = range(max(2, fewest), min(dp, sum(tables.config.nodes_used)) + 1)
     rings: list[tuple[Array, int]] = []
     pairs = {
-        (node.inside[k], node.inside_latency_s[k], node.outside.get(k))
-        for node in nodes
-        for k in node.inside
+        (rings.inside[k], rings.latency_s[k], rings.outside.get(k))
+        for rings in map(phase.rings, nodes)
+        for k in rings.inside
     }
     for rate, latency_s, outside in pairs:
         inside, start = phase.inside_ns(rate), phase.latency_ns(latency_s, 1, 0.0)
         if outside is not None:
-            between = [phase.outside_ns(outside, n, cluster.efficiency(n)) for n in counts]
+            between = [phase.outside_ns(outside, n) for n in counts]
             inside = inside + np.min(between, axis=0)
         rings.append((inside, start))
     return np.min([layers for layers, _ in rings], axis=0), min(start for _, start in rings)

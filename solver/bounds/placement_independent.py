@@ -34,21 +34,20 @@ def at_least_ns(seconds: Numbers) -> Numbers:
 class ConfigColumns:
     """N configurations, field by field. J node groups, U runs of equal layers.
 
-    dp, pp, zero, ep: [N]; zero: ZeRO stages, ep: GPUs that share the experts. nodes: [N, J] nodes
-    used. used: [N, J] whether there are any. tp: [N, J] GPUs of a tensor group. copies: [N, J]
-    tensor groups of a slot. width: [N, J] GPUs of a slot. per_node: [N, J] slots of a node, c_j;
-    slots: of all nodes used; 0 if none is. common: [N] q, see the module. total: [N] micro-batches
-    of a step. etp_whole: [N] whether each GPU of a tensor group has experts whole. seen_sync: [N]
-    share of the gradient sync that backward passes do not hide.
+    dp, shard, pp, zero, ep: [N]; shard: replicas of a shard group, zero: ZeRO stages, ep: GPUs that
+    share the experts. nodes: [N, J] nodes used. used: [N, J] whether there are any. tp: [N, J] GPUs
+    of a tensor group. copies: [N, J] tensor groups of a slot. width: [N, J] GPUs of a slot.
+    per_node: [N, J] slots of a node, c_j; slots: of all nodes used; 0 if none is. common: [N] q,
+    see the module. total: [N] micro-batches of a step. etp_whole: [N] whether each GPU of a tensor
+    group has experts whole. seen_sync: [N] share of the gradient sync that backward passes do not
+    hide.
     """
 
     def __init__(self, instance: Instance, configs: Sequence[Configuration]) -> None:
         self.instance, self.configs = instance, configs
-        rows = [
-            (config.dp, config.pp, config.zero, config.micro_batch, config.ep) for config in configs
-        ]
+        rows = [(c.dp, c.shard_replicas, c.pp, c.zero, c.micro_batch, c.ep) for c in configs]
         figures = np.array(rows, dtype=np.int64).T
-        self.dp, self.pp, self.zero, micro_batch, self.ep = figures
+        self.dp, self.shard, self.pp, self.zero, micro_batch, self.ep = figures
         self.total: Array = instance.workload.global_batch // micro_batch
         self.nodes = np.array([config.nodes_used for config in configs], dtype=np.int64)
         self.used: Mask = self.nodes > 0
@@ -178,7 +177,9 @@ class Rings:
     With a node of group j they cross that one's, and the other nodes hold dp - c_j slots or more:
     n >= 1 + (dp - c_j) / largest c. A single stage lies on all nodes. Where groups differ in their
     degrees, buffers are as small as on any of them, lanes as few, and a slot has as few parts;
-    outside_s is for `lanes` of them.
+    outside_s is for `lanes` of them. Of several shard groups each is as a stage of so many
+    replicas, and a stage with a node of a group has one with it; what they all-reduce besides is
+    left out.
     """
 
     possible: Mask
@@ -190,15 +191,16 @@ class Rings:
 
 
 def rings(columns: ConfigColumns) -> Rings:
-    """The rings of one stage's replicas."""
-    dp, shared = columns.dp, columns.common
+    """The rings of one shard group: of all of a stage's replicas, unless they are in several."""
+    dp, single = columns.shard, (columns.pp == 1) & (columns.shard == columns.dp)
+    shared = np.gcd(dp, columns.common)
     largest = columns.per_node.max(axis=1)
     smallest = np.where(columns.used, columns.per_node, largest[:, None]).min(axis=1)
     low = -(-dp // largest)
     most_nodes = np.minimum(2 + (dp - 2 * shared) // smallest, columns.nodes.sum(axis=1))
     high = np.where(dp == shared, 1, np.maximum(low, most_nodes))
     all_nodes = columns.nodes.sum(axis=1)
-    low, high = (np.where(columns.pp == 1, all_nodes, x) for x in (low, high))
+    low, high = (np.where(single, all_nodes, x) for x in (low, high))
     n = low[:, None] + np.arange(int((high - low).max()) + 1)
     covered_whole = np.where((shared == largest)[:, None], n, np.maximum(n - 2, 0))
     members = -(-dp[:, None] // n) * columns.copies.min(axis=1)[:, None]
@@ -260,8 +262,9 @@ def tails(columns: ConfigColumns) -> Tails:
         gather, gather_start = _collective(columns, stage_rings, factor, size)
         layers, start = layers + gather, start + gather_start
     touched = workload.gradient_bytes + 2 * workload.optimizer_bytes + workload.parameter_bytes
-    ranks, split = columns.dp[:, None] * columns.copies, (columns.zero >= STATES_SPLIT)[:, None]
-    shards = np.where(split, ranks, 1)[:, None]
+    copies, split = columns.copies, (columns.zero >= STATES_SPLIT)[:, None]
+    ranks = columns.dp[:, None] * copies
+    shards = np.where(split, columns.shard[:, None] * copies, 1)[:, None]
     speed = [g.gpu.memory_bandwidth_bytes_per_s for g in columns.instance.cluster.groups]
     grid = np.where(columns.etp_whole[:, None], ranks * columns.tp, ranks)
     sharers = np.maximum(1, np.where(split, grid, 1)[:, None] // columns.ep[:, None, None])

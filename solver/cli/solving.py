@@ -112,8 +112,8 @@ def evaluate_command(
     megatron: Path | None = option("Arguments of Megatron-LM.", metavar="FILE"),
     torchtitan: Path | None = option("Configuration module, and its schedule.", metavar="DIR"),
     degrees: str | None = option(
-        "tp, cp, ep, pp, dp, vpp, micro_batch (1 unless given), schedule, recompute, "
-        "zero, split=9/7/5/3 (blocks).",
+        "tp, cp, ep, pp, dp, vpp, micro_batch, optimizer_instances (1 unless given), schedule, "
+        "recompute, zero, split=9/7/5/3 (blocks).",
         metavar="NAME=VALUE,...",
     ),
     order: str | None = option(

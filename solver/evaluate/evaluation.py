@@ -25,7 +25,7 @@ from solver.evaluate.run_plan import Planned, as_run, judged, settled
 from solver.lengths.candidates import Candidates
 from solver.options import SolveOptions
 from solver.plan_figures import build_document
-from solver.report.naming import chunks_text, experts_text
+from solver.report.naming import chunks_text, experts_text, shards_text
 from solver.result import Result, Status
 from solver.verify import Effort, verify_document
 
@@ -134,7 +134,8 @@ def _changes(planned: Planned, best: Plan) -> Iterator[_Change]:
     ways = dict.fromkeys(stage.recomputed.way for rep in best.replicas for stage in rep.stages)
     recomputing = with_fields(f"recomputation {' and '.join(ways)}", recompute=target.recompute)
     yield replace(recomputing, best=True)
-    yield with_fields(f"ZeRO {target.zero}", zero=target.zero)
+    shards = {"zero": target.zero, "optimizer_instances": target.optimizer_instances}
+    yield with_fields(shards_text(target), **shards)
 
 
 def _with_degrees(planned: Planned, target: Configuration, theirs: Decisions) -> _Change:

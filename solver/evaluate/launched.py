@@ -40,6 +40,7 @@ class Launched:
     microbatch_group: int | None = None
     schedule: ScheduleName = "1f1b"
     zero: ZeroStage = 0
+    optimizer_instances: int = 1
     recompute: Recompute = "none"
     first_blocks: int | None = None
     by_replica: bool = False
@@ -67,7 +68,10 @@ def block_boundaries(instance: Instance, blocks: Sequence[int]) -> tuple[int, ..
 
 
 OPTION = "--degrees"
-_NUMBERS = ("tp", "cp", "ep", "etp", "pp", "dp", "vpp", "microbatch_group", "micro_batch")
+_NUMBERS = (
+    *("tp", "cp", "ep", "etp", "pp", "dp", "vpp", "microbatch_group", "micro_batch"),
+    "optimizer_instances",
+)
 _WORDS: Mapping[str, tuple[object, ...]] = {
     "schedule": get_args(ScheduleName),
     "recompute": RECOMPUTE_WAYS,

@@ -60,6 +60,7 @@ class Flag(StrEnum):
     SELECTIVE = "--recompute-activations", 0
     MODULES = "--recompute-modules", None
     ZERO = "--use-distributed-optimizer", 0
+    INSTANCES = "--num-distributed-optimizer-instances"
     SEQUENCE = "--sequence-parallel", 0
     TP_OVERLAP = "--tp-comm-overlap", 0
     SYNC_OVERLAP = "--overlap-grad-reduce", 0

@@ -29,7 +29,14 @@ _PRECISIONS: dict[Flag, tuple[Precision, ...]] = {
     Flag.FP16: ("fp16", "fp8"),
     Flag.FP8: ("fp8",),
 }
-_NUMBERS = {"tp": Flag.TP, "pp": Flag.PP, "cp": Flag.CP, "ep": Flag.EP, "micro_batch": Flag.SIZE}
+_NUMBERS = {
+    "tp": Flag.TP,
+    "pp": Flag.PP,
+    "cp": Flag.CP,
+    "ep": Flag.EP,
+    "micro_batch": Flag.SIZE,
+    "optimizer_instances": Flag.INSTANCES,
+}
 
 
 def launched(flags: Flags, instance: Instance) -> Launched:

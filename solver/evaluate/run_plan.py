@@ -29,7 +29,13 @@ from formulations.plan import (
     uniform_plan,
 )
 from formulations.schedules.interleaved import sizes_of_groups
-from formulations.space.configurations import MAX_MICRO_BATCH, expert_degrees, recompute_ways
+from formulations.space.configurations import (
+    MAX_MICRO_BATCH,
+    SHARD_GROUPS,
+    expert_degrees,
+    instance_choices,
+    recompute_ways,
+)
 from formulations.space.launch import zero_choices
 from formulations.space.slots import shares_sequences
 from formulations.units import powers_of_two
@@ -86,16 +92,20 @@ def planned(instance: Instance, run: Launched, order: Sequence[int]) -> Planned:
         allowed = "ranks stage by stage, Megatron-LM's default, with hosts in that order"
         raise run.error("by_replica", problem, allowed)
     space = space_of(instance, run, used)
-    alike = ("ep", "etp", "pp", "micro_batch", "schedule", "zero", "vpp", "microbatch_group")
+    alike = ("ep", "etp", "pp", "micro_batch", "schedule", "vpp", "microbatch_group")
+    shards = ("zero", "optimizer_instances")
     config = Configuration(
         degrees=uniform_degrees(space, run.tp, run.cp),
         dp=dp,
         recompute=(run.recompute,),
         nodes_used=used,
-        **{name: getattr(run, name) for name in alike},
+        **{name: getattr(run, name) for name in (*alike, *shards)},
     )
     config = settled(space, config, run.recompute)
     _check_experts(space, run, config)
+    if config.optimizer_instances not in instance_choices(space.on(used), config):
+        problem = f"{run.optimizer_instances} groups of {dp} replicas that split states (ZeRO)"
+        raise run.error("optimizer_instances", problem, SHARD_GROUPS)
     if not simulable(space, config):
         raise run.error("micro_batch", TOO_LONG, "larger micro-batches")
     return Planned(space, run, tuple(order), config)
@@ -253,6 +263,7 @@ def space_of(instance: Instance, run: Launched, used: Sequence[int]) -> Instance
         "data_parallel": None if run.dp is None else _with(search.data_parallel, run.dp),
         "micro_batch": _with(search.micro_batch, run.micro_batch, powers_of_two(MAX_MICRO_BATCH)),
         "zero": tuple(sorted({*search.zero, run.zero})),
+        "optimizer_instances": _with(search.optimizer_instances, run.optimizer_instances),
         "schedule": tuple(dict.fromkeys((*search.schedule, run.schedule))),
         "recompute": tuple(way for way in RECOMPUTE_WAYS if way in ways),
     }

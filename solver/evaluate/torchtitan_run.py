@@ -80,7 +80,7 @@ def launched(folder: Path, instance: Instance) -> Launched:
     vpp, rest = divmod(len(cuts) - 1, pp)
     if rest:
         raise settings.error(Field.PARTS, f"a multiple of {pp}", f": {len(cuts) - 1} parts")
-    size, dp, zero = _batches(settings, instance, pp)
+    size, dp, zero, instances = _batches(settings, instance, pp)
     share = workload.global_batch // (size * dp)
     way = settings.text("activation_checkpoint", "None")
     if way != "None" and "FullAC" not in way:  # the selective mode keeps other tensors than plans
@@ -89,6 +89,7 @@ def launched(folder: Path, instance: Instance) -> Launched:
     if tp > 1:
         told["sequence_parallel"] = settings.value(Field.SEQUENCE, True) is not False
     places = {"dp": Field.SHARD, "zero": Field.RESHARD, "vpp": Field.PARTS, **_NUMBERS}
+    places["optimizer_instances"] = Field.REPLICATE
     places["micro_batch"] = Field.SIZE if pp > 1 else Field.LOCAL
     return Launched(
         source=str(settings.path),
@@ -100,6 +101,7 @@ def launched(folder: Path, instance: Instance) -> Launched:
         micro_batch=size,
         schedule=_schedule(settings, folder, pp, vpp, share) if pp > 1 else "1f1b",
         zero=zero,
+        optimizer_instances=instances,
         recompute="none" if way == "None" else "full",
         settings=told,
         places={name: settings.place(field) for name, field in places.items()},
@@ -156,12 +158,9 @@ def _boundaries(settings: _Settings, instance: Instance, pp: int) -> tuple[int, 
     return tuple(cuts)
 
 
-def _batches(settings: _Settings, instance: Instance, pp: int) -> tuple[int, int, ZeroStage]:
-    """Sequences of a micro-batch, replicas, and what these split."""
+def _batches(settings: _Settings, instance: Instance, pp: int) -> tuple[int, int, ZeroStage, int]:
+    """Sequences of a micro-batch, replicas, what these split, and in how many groups."""
     shard, replicate = settings.number(Field.SHARD, 1), settings.number(Field.REPLICATE, 1)
-    if shard > 1 and replicate > 1:
-        allowed = f"1 beside {Field.SHARD}: plans have one kind of replicas"
-        raise settings.error(Field.REPLICATE, allowed)
     dp, local = shard * replicate, settings.number(Field.LOCAL)
     size = settings.number(Field.SIZE, 1) if pp > 1 else local
     total = instance.workload.global_batch
@@ -171,19 +170,19 @@ def _batches(settings: _Settings, instance: Instance, pp: int) -> tuple[int, int
         allowed = f"what {dp} replicas share of {total} sequences, all at once"
         raise settings.error(Field.LOCAL, allowed)
     sharing = [name for name in (Field.CP, Field.EP) if settings.number(name, 1) > 1]
-    if sharing and replicate > 1:  # they are FSDP's ranks
-        allowed = f"1 beside {sharing[0]}: plans split states over all replicas"
+    if sharing and replicate > 1 and shard == 1:  # they are FSDP's ranks
+        allowed = f"1 beside {sharing[0]}, or {Field.SHARD} above 1: plans split over replicas"
         raise settings.error(Field.REPLICATE, allowed)
     if shard == 1 and not sharing:
-        return size, dp, 0
+        return size, dp, 0, 1
     reshard = settings.value(Field.RESHARD, "default")
     if reshard not in ("default", "always", "never"):
         raise settings.error(Field.RESHARD, "default, always or never")
     if pp == 1:
-        return size, dp, 2 if reshard == "never" else 3
+        return size, dp, 2 if reshard == "never" else 3, replicate
     if reshard == "always":
         raise settings.error(Field.RESHARD, "never with several stages: plans keep parameters")
-    return size, dp, 1
+    return size, dp, 1, replicate
 
 
 def _schedule(settings: _Settings, folder: Path, pp: int, vpp: int, share: int) -> ScheduleName:

@@ -172,6 +172,7 @@ def strategies(job: Job) -> Options:
     return {
         **recomputation(job),
         "use_distributed_optimizer": job.config.zero > 0,
+        "num_distributed_optimizer_instances": instances(job),
         "use_precision_aware_optimizer": moments is not None,
         "exp_avg_dtype": moments,
         "exp_avg_sq_dtype": moments,
@@ -186,6 +187,12 @@ def strategies(job: Job) -> Options:
         "cross_entropy_loss_fusion": workload.fused_cross_entropy,
         "cross_entropy_fusion_impl": "te" if workload.fused_cross_entropy else None,
     }
+
+
+def instances(job: Job) -> int | None:
+    """Groups of replicas that each have all optimizer states; None for one."""
+    number = job.config.optimizer_instances
+    return number if number > 1 else None
 
 
 def recomputation(job: Job) -> Options:

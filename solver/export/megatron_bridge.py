@@ -100,6 +100,7 @@ def settings(job: Job) -> dict[str, object]:
         "train.global_batch_size": sizes["global_batch_size"],
         "train.micro_batch_size": sizes["micro_batch_size"],
         "ddp.use_distributed_optimizer": config.zero > 0,
+        "ddp.num_distributed_optimizer_instances": config.optimizer_instances,
         "ddp.overlap_grad_reduce": hidden["overlap_grad_reduce"],
         "ddp.overlap_param_gather": False,
         "ddp.grad_reduce_in_fp32": hidden["accumulate_allreduce_grads_in_fp32"],

@@ -5,7 +5,8 @@ Every schedule goes as `pipeline_parallel_schedule_csv`: a row per pipeline rank
 weights), run by `_PipelineScheduleRuntime`. Stages go round the ranks, as in the plan.
 ZeRO 1 with several stages is FSDP2 that keeps parameters after the forward pass and reduces
 gradients with the last micro-batch; with one stage it reduces them with each: ZeRO 2, and 3 where
-it drops parameters in between.
+it drops parameters in between. Several shard groups are its hybrid sharding, HSDP: replicas
+of groups.
 """
 
 import csv
@@ -76,8 +77,8 @@ def settings(job: Job) -> dict[Field, object]:
         Field.PP: config.pp,
         Field.CP: config.cp,
         Field.EP: config.ep,
-        Field.SHARD: config.dp if split else 1,
-        Field.REPLICATE: 1 if split else config.dp,
+        Field.SHARD: config.shard_replicas if split else 1,
+        Field.REPLICATE: config.optimizer_instances if split else config.dp,
         Field.RESHARD: "always" if config.zero == 3 else "never",
         Field.LOCAL: config.micro_batch * (job.micro_batches if config.pp > 1 else 1),
         Field.GLOBAL: workload.global_batch,

@@ -79,13 +79,11 @@ class StageZones:
         """
         tables = self.tables
         most_nodes = min(tables.config.dp, sum(tables.config.nodes_used))
-        efficiency = tables.instance.cluster.efficiency
         rings = [self.terms.ring({pair: 1}) for pair in self._pairs]
         least_ns = tables.least_forward_ns
         for phase in (self.placer.sync, self.placer.gather):
             times = [
-                int(phase.outside_ns(rate, n, efficiency(n)).min())
-                + phase.latency_ns(0.0, n, latency)
+                int(phase.outside_ns(rate, n).min()) + phase.latency_ns(0.0, n, latency)
                 for rate, latency in rings
                 for n in range(2, most_nodes + 1)
                 if phase is not None

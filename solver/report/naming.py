@@ -57,6 +57,12 @@ def chunks_text(config: Configuration) -> str:
     return f"{config.vpp} chunks per GPU" + (f" in groups of {group}" if group else "")
 
 
+def shards_text(config: Configuration) -> str:
+    """What replicas split, and in groups of how many of them."""
+    several = config.optimizer_instances > 1
+    return f"ZeRO {config.zero}" + f" in groups of {config.shard_replicas} replicas" * several
+
+
 def one_line(config: Configuration) -> str:
     """A configuration among the others of its instance."""
     chunks = f", {chunks_text(config)}" if config.vpp > 1 else ""
@@ -66,7 +72,7 @@ def one_line(config: Configuration) -> str:
     return (
         f"tensor {tensor} x data {config.dp} x pipeline {config.pp}{chunks}{shared}, "
         f"micro-batch {config.micro_batch}, {config.schedule}, recomputed "
-        f"{' or '.join(config.recompute)}, ZeRO {config.zero}, nodes {nodes}"
+        f"{' or '.join(config.recompute)}, {shards_text(config)}, nodes {nodes}"
     )
 
 

@@ -9,7 +9,7 @@ from formulations.switching.shards import Slice
 from solver.report.chart import LETTER, Bar, BarRow, bar_rows, keys, picture, round_ticks, written
 from solver.report.html.page import section, sections_page
 from solver.report.layout import Grid, Labelled, Lines
-from solver.report.naming import tensor_text
+from solver.report.naming import shards_text, tensor_text
 from solver.report.quantities import (
     counted,
     percent,
@@ -159,7 +159,7 @@ def _degrees(plan: Plan) -> str:
     shared = (("context", config.cp), ("experts", config.ep))
     more = "".join(f" x {name} {degree}" for name, degree in shared if degree > 1)
     degrees = f"tensor {tensor_text(used)} x data {config.dp} x pipeline {config.pp}{more}"
-    return f"{degrees}, ZeRO {config.zero}"
+    return f"{degrees}, {shards_text(config)}"
 
 
 def switch_picture(document: SwitchDocument) -> str:

@@ -30,6 +30,7 @@ from solver.report.naming import (
     degrees_of,
     experts_text,
     layers_text,
+    shards_text,
     tensor_text,
 )
 from solver.report.quantities import counted, money, node_ranges, percent, significant, time_text
@@ -124,7 +125,7 @@ def config_text(document: PlanDocument, config: Configuration) -> str:
     degrees = degrees_of(document)
     splits = document.instance.splits_sequence
     split = ", sequence parallel" * any(splits(group.tp) for group in degrees if group.tp > 1)
-    zero = f", ZeRO {config.zero}" if config.zero else ""
+    zero = f", {shards_text(config)}" if config.zero else ""
     chunks = f", {chunks_text(config)}," if config.vpp > 1 else ""
     context = f" x context {config.cp}" if config.cp > 1 else ""
     experts = f", {experts_text(config)}" if config.has_expert_grid else ""

@@ -132,7 +132,8 @@ class Prover:
     def _memory_key(self, config: Configuration) -> tuple[object, ...]:
         """What memory and recomputation of a stage depend on, given what it holds."""
         degrees, b, _, members = config_key(self.instance, config)
-        layout = (degrees, b, config.pp == 1, config.zero, config.dp, config.ep, members)
+        shards = config.dp, config.zero, config.optimizer_instances
+        layout = (degrees, b, config.pp == 1, shards, config.ep, members)
         # Devices with several chunks hold what their schedule, pp and vpp say: `StageCosts`.
         chunked = config.vpp > 1 and (config.schedule, config.pp, *config.chunking)
         return (*layout, config.recompute, chunked)

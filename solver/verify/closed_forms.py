@@ -100,7 +100,8 @@ class ClosedForms:
             splits = SCHEDULES[config.schedule].splits_backward
             exchanges: object = None
             if config.zero >= GRADIENTS_SPLIT:
-                exchanges = config.zero, config.dp, config.nodes_used
+                shards = config.dp, config.optimizer_instances
+                exchanges = config.zero, shards, config.nodes_used
             key = (*config_key(self.prover.instance, config), splits, exchanges)
             if key not in row_of:
                 row_of[key] = len(rows)
@@ -126,8 +127,8 @@ class ClosedForms:
         tail, start = np.zeros(self.work.shape), np.zeros(len(self.configs))
         for i, config in enumerate(self.configs):
             costs = LeastCosts(self.prover.instance, config)
-            experts = config.ep, config.etp
-            key = (config.degrees, config.dp, config.pp, config.zero, config.nodes_used, experts)
+            shards = config.dp, config.zero, config.optimizer_instances
+            key = (config.degrees, *shards, config.pp, config.nodes_used, config.ep, config.etp)
             if key not in tails:
                 tails[key] = costs.tail_ns()
             tail[i][:, list(costs.used)], start[i] = tails[key]

@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from formulations.costs.intervals import interval_sums
 from formulations.costs.memory import layer_parameters
-from formulations.costs.placement import Placer
+from formulations.costs.placement import NodeTerms, Placer
 from formulations.costs.sharding import GATHER_FACTORS, SYNC_FACTORS, expert_rings_ns
 from formulations.costs.tables import CostTables
 from formulations.costs.transfers import neighbours
@@ -31,6 +31,13 @@ from solver.verify.findings import NOISE
 Array = NDArray[np.int64]
 #: Gradient sync and gather of a stage by layer [L], each with its start.
 Rings = tuple[Array, int, Array, int]
+
+
+def _rates(node: NodeTerms, k: int) -> list[object]:
+    """Rates of all rings of stage k through a node."""
+    nothing = (0.0, 0)
+    both = [rings for rings in (node.rings, node.across) if rings is not None]
+    return [(rings.inside[k], rings.outside.get(k, nothing)) for rings in both]
 
 
 class Epilogues:
@@ -55,8 +62,7 @@ class Epilogues:
         terms = [(j, self.placer.terms(j, start)) for j, start in nodes]
         tied = self.tables.tied and k in (0, self.tables.config.pp - 1)
         embedding = max(node.embedding_ns for _, node in terms) if tied else 0
-        rates = sorted((j, node.inside[k], node.outside.get(k, (0.0, 0))) for j, node in terms)
-        key = (*rates, embedding)
+        key = (*sorted((j, *_rates(node, k)) for j, node in terms), embedding)
         if key not in self._rows:
             groups, zones = [j for j, _ in terms], self.placer.zones
             pairs = neighbours([zones.zone_of_group[j] for j in groups])
@@ -125,24 +131,23 @@ class LeastCosts:
         return tuple(self.instance.cluster.groups[j] for j in self.used)
 
     def spans(self) -> range:
-        """Numbers of nodes that one stage may lie on.
+        """Numbers of nodes that a shard group may lie on: a stage, where it is one.
 
-        Proof: a stage is dp slots in a row, and borders of nodes and of stages lie at multiples of
-        q = gcd(dp, all c_j). On N nodes it has largest c_j of them at most per node. A stage of q
-        slots is on one node. Else all its nodes but the first and the last are whole, c_j slots
-        each, and these two have q at least: (N - 2) least c_j + 2 q <= dp. A single stage is on all
-        nodes used.
+        Proof: it is g slots in a row, and borders of nodes and of groups lie at multiples of q =
+        gcd(g, all c_j). On N nodes it has largest c_j of them at most per node. One of q slots is
+        on one node. Else all its nodes but the first and the last are whole, c_j slots each, and
+        these two have q at least: (N - 2) least c_j + 2 q <= g. A single one is on all nodes used.
         """
-        dp, nodes = self.config.dp, sum(self.config.nodes_used)
+        g, nodes = self.config.shard_replicas, sum(self.config.nodes_used)
         widths = (self.config.degrees[j].width for j in self.used)
         pairs = zip(self.groups, widths, strict=True)
         slots = [group.gpus_per_node // width for group, width in pairs]
-        q = gcd(dp, *slots)
-        if self.config.pp == 1:
+        q = gcd(g, *slots)
+        if self.config.slots == g:
             return range(nodes, nodes + 1)
-        if dp == q:
+        if g == q:
             return range(1, 2)
-        fewest, widest = ceil_div(dp, max(slots)), 2 + (dp - 2 * q) // min(slots)
+        fewest, widest = ceil_div(g, max(slots)), 2 + (g - 2 * q) // min(slots)
         return range(fewest, max(fewest, min(widest, nodes)) + 1)
 
     def tail_ns(self) -> tuple[Array, int]:
@@ -176,11 +181,12 @@ class LeastCosts:
     def _collective_ns(self, factor: float, sizes_bytes: Array) -> tuple[Array, int]:
         """[U] ring collective of any stage, and its start; sizes_bytes: [U, used groups].
 
-        For each number N of nodes that the stage may lie on; the least over N counts, layer by
-        layer. One node holds ceil(dp / N) slots or more, which a ring joins inside. If N > 1, tp
-        rings cross each border at least, and one of the N nodes' links is no faster than the N-th
-        fastest of all. Where groups differ in their degrees, buffers are as small as on any of
-        them, lanes as few, and a slot has as few parts.
+        Of a shard group; what several all-reduce besides is left out. For each number N of nodes
+        that it may lie on; the least over N counts, layer by layer. One node holds ceil(g / N)
+        slots or more, which a ring joins inside. If N > 1, tp rings cross each border at least, and
+        one of the N nodes' links is no faster than the N-th fastest of all. Where groups differ in
+        their degrees, buffers are as small as on any of them, lanes as few, and a slot has as few
+        parts.
         """
         degrees = [self.config.degrees[j] for j in self.used]
         copies = min(slot.copies for slot in degrees)
@@ -199,7 +205,7 @@ class LeastCosts:
         outer_s = min(group.inter_node.latency_s for group in self.groups)
         layers, starts = [], []
         for nodes in self.spans():
-            ranks = ceil_div(self.config.dp, nodes) * copies
+            ranks = ceil_div(self.config.shard_replicas, nodes) * copies
             efficiency = self.instance.cluster.efficiency(nodes)
             between = factor * (nodes - 1) / nodes / outer[nodes - 1] / efficiency
             inside = factor * (ranks - 1) / ranks / inner

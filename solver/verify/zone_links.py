@@ -68,8 +68,7 @@ def spanning_ns(prover: Prover, config: Configuration) -> int:
     spans_ns = []
     for nodes, link in product(counts, cluster.links_among(tables.used)):
         rate = RingRate(config.widest_tp / link.bandwidth_bytes_per_s, widest)
-        efficiency = cluster.efficiency(nodes)
-        rings = (int(phase.outside_ns(rate, nodes, efficiency).min()) for phase in phases)
+        rings = (int(phase.outside_ns(rate, nodes).min()) for phase in phases)
         starts = (phase.latency_ns(0.0, nodes, link.latency_s) for phase in phases)
         spans_ns.append(sum(rings) + sum(starts))
     forward, _, _ = prover.stage_times(config)

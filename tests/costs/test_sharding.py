@@ -23,7 +23,7 @@ from tests.random_configs import zoned
 from tests.recorded import as_recorded, summary
 from tests.small_instances import plain_config
 
-test_pages_suffice = pages_suffice(1, 3, 7, 44)
+test_pages_suffice = pages_suffice(1, 3, 7, 44, 305, 361, 394)
 
 
 def test_exchanges_are_the_recorded_ones() -> None:

@@ -21,6 +21,7 @@ from tests.oracles.layers import Model
 from tests.small_instances import ROOMY, gpu, nodes_of
 
 TOKENS = 64
+GROUPED = 240  #: first seed with several shard groups
 WAYS: tuple[Recompute, ...] = ("none", "selective", "full")
 
 
@@ -43,11 +44,12 @@ def cases(seed: int, number: int = 4) -> Iterator[Case]:
     formats: dict[str, Any] = {"precision": precision, "gradient_bytes": gradient}
     formats["flash_attention"] = precision != "fp32" and rng.random() < 0.7
     formats["optimizer_state"] = rng.choice(get_args(OptimizerState))
+    groups = (1, 2, 4) if seed >= GROUPED else (1,)
     instance = Instance(
         **named,
         workload=build_workload(sizes, sequence_length=TOKENS, global_batch=8, **named, **formats),
         cluster=_cluster(rng, zones=per != "per_stage" and rng.random() < 0.3),
-        search=_search(rng, kind, per, precision),
+        search=_search(rng, kind, per, precision).but(optimizer_instances=groups),
         limits=ROOMY,
     )
     if seed % 10 == 5:
@@ -63,7 +65,8 @@ def _configs(rng: random.Random, instance: Instance, number: int) -> list[Config
     """Some configs of the instance, as unlike as can be: rare strategies as often as others."""
     alike: dict[tuple[object, ...], list[Configuration]] = {}
     for config in configs(instance):
-        strategies = config.zero, config.ep, config.etp, config.cp, config.per_stage
+        shards = config.zero, config.optimizer_instances
+        strategies = *shards, config.ep, config.etp, config.cp, config.per_stage
         alike.setdefault((*strategies, config.chunking, config.pp > 1, config.dp > 1), []).append(
             config
         )

@@ -20,7 +20,7 @@ def counted(instance: Instance, plan: Plan, model: Model) -> dict[str, object]:
     times = [[passes.times_ns(s, r) for r in replicas] for s in range(len(at.stages))]
     forward, backward, weight = ([[one[i] for one in row] for row in times] for i in range(3))
     sync = [rings.after_ns(d, rings.sync_factor, model.gradient_bytes) for d in devices]
-    gather = [rings.after_ns(d, rings.gather_factor, model.parameter_bytes) for d in devices]
+    gather = [rings.after_ns(d, rings.gather_factor, model.parameter_bytes, False) for d in devices]
     usable = 1 - instance.limits.memory_headroom
     boundaries = range(len(at.stages) - 1)
     return {

@@ -42,18 +42,20 @@ class Config(NamedTuple):
     etp: ExpertSplit
     schedule: Schedule
     zero: int
+    optimizer_instances: int
     recompute: tuple[Recompute, ...]
 
 
 def configurations(instance: Instance) -> set[Config]:
     return {
-        Config(nodes, slots, dp, pp, b, *experts, schedule, zero, recompute)
+        Config(nodes, slots, dp, pp, b, *experts, schedule, zero, instances, recompute)
         for nodes in _nodes(instance)
         for slots in _slots(instance, nodes)
         for dp, pp, b in _pipelines(instance, nodes, slots)
         for experts in _experts(instance, nodes, slots, dp)
         for schedule in _schedules(instance, dp, pp, b)
         for zero in _zero(instance, pp)
+        for instances in _instances(instance, nodes, slots, dp, zero, experts)
         for recompute in _recompute(instance, zero)
     }
 
@@ -171,6 +173,26 @@ def _zero(instance: Instance, pp: int) -> Iterator[int]:
     for zero in instance.search.zero:
         if zero < 2 or (pp == 1 and instance.search.micro_batches == "even"):
             yield zero
+
+
+def _instances(
+    instance: Instance,
+    nodes: tuple[int, ...],
+    slots: tuple[Slot, ...],
+    dp: int,
+    zero: int,
+    experts: tuple[int, ExpertSplit],
+) -> Iterator[int]:
+    """Shard groups of replicas side by side that fill nodes, or of which whole ones fill a node."""
+    used = [group for group, n in zip(instance.cluster.groups, nodes, strict=True) if n]
+    alike = len(set(slots)) == len({(g.zone, g.gpus_per_node) for g in used}) == 1
+    per_node, (ep, etp) = used[0].gpus_per_node // slots[0].width, experts
+    whole = ep == 1 and (etp == "tp" or slots[0].tp == 1)
+    for number in instance.search.optimizer_instances:
+        size = dp // number
+        fills = size > 1 and dp == size * number and 0 in (size % per_node, per_node % size)
+        if number == 1 or (zero and alike and whole and fills):
+            yield number
 
 
 def _recompute(instance: Instance, zero: int) -> Iterator[tuple[Recompute, ...]]:

@@ -281,7 +281,9 @@ class Memory:
 
     def _split(self, x: int, k: int, r: int, zero: int) -> int:
         """What a GPU has of a layer for itself where ZeRO splits it from this stage on."""
-        copies = self._copies(k, r) if self.at.plan.config.zero >= zero else (1, 1)
+        config = self.at.plan.config
+        alike, experts = self._copies(k, r) if config.zero >= zero else (1, 1)
+        copies = max(1, alike // config.optimizer_instances), experts
         return sum(ceil(n / m) for n, m in zip(self._whole(x, k, r), copies, strict=True))
 
     def _ways(self, s: int, r: int) -> list[tuple[int, Recompute]]:

@@ -91,7 +91,8 @@ def _held(plan: Plan, x: int, what: str, rows: int, kind: Kind) -> Iterator[tupl
     ]
     for rank, (node, gpus) in enumerate(groups):
         same = range(rank % shares, len(groups), shares)
-        split = _piece(same.index(rank), len(same)) if splits else WHOLE
+        size = len(same) // config.optimizer_instances
+        split = _piece(same.index(rank) % size, size) if splits else WHOLE
         for t, gpu in enumerate(gpus):
             cut = WHOLE if what == "whole" else _piece(t, len(gpus))
             if what == "vocabulary":  # padded to a multiple of 128 tp rows, which are no part of it

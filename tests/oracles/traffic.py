@@ -143,20 +143,26 @@ class Rings:
         """Of parameters after the optimizer: f."""
         return (0, 1, 1, 0)[self.at.plan.config.zero]
 
-    def after_ns(self, device: int, f: float, width: int) -> int:
+    def after_ns(self, device: int, f: float, width: int, reduces: bool = True) -> int:
         """Rings over the layers of a device, with so many bytes for each parameter."""
         if not f:
             return 0
         layers = self.at.layers_of(device)
-        rings = [self._layer_ns(device, f, width, x) for x in layers]
-        experts = sum(self._experts_ns(f, width, x) for x in layers)
-        return sum(wire for wire, _ in rings) + rings[0][1] + experts
+        total = sum(self._experts_ns(f, width, x) for x in layers)
+        for across in self._kinds(reduces):
+            rings = [self._layer_ns(device, f, width, x, across) for x in layers]
+            total += sum(wire for wire, _ in rings) + rings[0][1]
+        return total
+
+    def _kinds(self, reduces: bool) -> list[bool]:
+        """Rings of shard groups, and of gradients between several groups."""
+        return [False, True] if reduces and self.at.plan.config.optimizer_instances > 1 else [False]
 
     def with_micro_batches_ns(self, x: int) -> tuple[int, int]:
         """ZeRO 2 and 3: one gather of a layer's parameters, one reduction of its gradients."""
         zero, model = self.at.plan.config.zero, self.at.model
-        gather = self._exchange_ns(model.parameter_bytes, x) if zero == 3 else 0
-        reduce = self._exchange_ns(model.gradient_bytes, x) if zero >= 2 else 0
+        gather = self._exchange_ns(model.parameter_bytes, x, False) if zero == 3 else 0
+        reduce = self._exchange_ns(model.gradient_bytes, x, True) if zero >= 2 else 0
         return gather, reduce
 
     def in_lockstep(self, x: int) -> bool:
@@ -168,12 +174,13 @@ class Rings:
         copies = any(dp * at.degrees(j).copies > 1 for j in at.used)
         return copies or self._experts_ns(1, 1, x) > 0
 
-    def _exchange_ns(self, width: int, x: int) -> int:
+    def _exchange_ns(self, width: int, x: int, reduces: bool) -> int:
         if not self._is_shared(x):
             return 0
         alike = self._bytes(x, self.at.widest, width) > 0
-        ring_ns = sum(self._layer_ns(0, 1, width, x)) if alike else 0
-        return ring_ns + self._experts_ns(1, width, x)
+        kinds = self._kinds(reduces) if alike else []
+        rings = (self._layer_ns(0, 1, width, x, across) for across in kinds)
+        return sum(map(sum, rings)) + self._experts_ns(1, width, x)
 
     def _bytes(self, x: int, slot: Degrees, width: int) -> int:
         """Bytes of a layer on a GPU, without experts that have rings of their slot."""
@@ -181,20 +188,40 @@ class Rings:
         alike, experts = at.model.parameters(at.rows[x], slot.tp, at.plan.config.pp)
         return width * (alike + (0 if at.grid else experts // slot.tp))
 
-    def _layer_ns(self, device: int, f: float, width: int, x: int) -> tuple[int, int]:
-        """A layer over the replicas of a stage: bytes, and the start."""
-        at, slots = self.at, self.at.nodes(device)
-        inside, between = list[Leg](), list[Leg]()
-        for node, count in slots.items():
-            slot = at.tensor_group(device, node)
-            size = self._bytes(x, slot, width)
-            inside.append((count * slot.copies, size, at.of(node).intra_node))
-            between.append((self._crossing(node), size, at.of(node).inter_node))
-        size = self._bytes(x, at.widest, width)
-        for pair in self._zone_pairs(device):
-            stages = sum(pair in self._zone_pairs(d) for d in range(at.plan.config.pp))
-            between.append((at.widest.tp * stages, size, at.zone_link(pair)))
-        return self._hierarchical_ns(f, inside, between, len(slots))
+    def _layer_ns(self, device: int, f: float, width: int, x: int, across: bool) -> tuple[int, int]:
+        """A layer over the replicas of a stage: bytes, and the start, of the slowest ring.
+
+        Of several shard groups each replica is in one, and across them with those of its place.
+        """
+        at, times = self.at, list[tuple[int, int]]()
+        for slots in self._slots(device, across):
+            inside, between = list[Leg](), list[Leg]()
+            for node, count in slots.items():
+                slot = at.tensor_group(device, node)
+                size, ranks = self._bytes(x, slot, width), count * (1 if across else slot.copies)
+                if across:
+                    size = ceil(size / (self._group * slot.copies))
+                inside.append((ranks, size, at.of(node).intra_node))
+                between.append((self._crossing(node, across), size, at.of(node).inter_node))
+            size = self._bytes(x, at.widest, width)
+            for pair in self._zone_pairs(device):
+                stages = sum(pair in self._zone_pairs(d) for d in range(at.plan.config.pp))
+                between.append((at.widest.tp * stages, size, at.zone_link(pair)))
+            factor = 2 * f if across else f
+            times.append(self._hierarchical_ns(factor, inside, between, len(slots)))
+        return max(wire for wire, _ in times), max(start for _, start in times)
+
+    @property
+    def _group(self) -> int:
+        """Replicas of a shard group."""
+        return self.at.plan.config.dp // self.at.plan.config.optimizer_instances
+
+    def _slots(self, device: int, across: bool) -> list[Counter[int]]:
+        """Of each ring of a stage how many of its slots lie on which node."""
+        nodes, size = [stage.group.node for stage in self.at.stages[device]], self._group
+        if across:
+            return [Counter(nodes[place::size]) for place in range(size)]
+        return [Counter(nodes[first : first + size]) for first in range(0, len(nodes), size)]
 
     def _hierarchical_ns(
         self, f: float, inside: Iterable[Leg], between: Iterable[Leg], nodes: int
@@ -207,11 +234,15 @@ class Rings:
         second = (nodes - 1) * max(link.latency_s for _, _, link in between)
         return max(near) + max(far), ns(f * first) + ns(f * second)
 
-    def _crossing(self, node: int) -> int:
-        """Rings that share a node's link: tp for each stage on it and on other nodes."""
+    def _crossing(self, node: int, across: bool) -> int:
+        """Rings that share a node's link: tp for each on it and on other nodes.
+
+        Of equal shards tp copies: every GPU of a slot has its own.
+        """
         at = self.at
-        stages = (d for d in range(at.plan.config.pp) if node in at.nodes(d))
-        return sum(at.tensor_group(d, node).tp for d in stages if len(at.nodes(d)) > 1)
+        rings = [(d, s) for d in range(at.plan.config.pp) for s in self._slots(d, across)]
+        slots = [at.tensor_group(d, node) for d, s in rings if node in s and len(s) > 1]
+        return sum(slot.tp * (slot.copies if across else 1) for slot in slots)
 
     def _zone_pairs(self, device: int) -> set[Pair]:
         """Pairs of zones between which a stage's ring may pass."""

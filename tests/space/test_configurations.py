@@ -133,7 +133,8 @@ def in_oracle_words(config: Configuration) -> Config:
     head = config.nodes_used, slots, config.dp, config.pp, config.micro_batch
     experts, group = (config.ep, config.etp or "tp"), config.microbatch_group or config.pp
     schedule = config.schedule, config.vpp, group if config.vpp > 1 else 0
-    return Config(*head, *experts, schedule, config.zero, config.recompute)
+    shards = config.zero, config.optimizer_instances
+    return Config(*head, *experts, schedule, *shards, config.recompute)
 
 
 @pytest.mark.parametrize("target", ["megatron", "any"])

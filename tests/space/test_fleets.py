@@ -52,7 +52,8 @@ HONOURED: Mapping[str, tuple[dict[str, Any], ...]] = {
 #: Of which fleets take some values, or none: tests/data/refused/fleets.txt has the others.
 REFUSED = {
     *("data_parallel", "pipeline_parallel", "context_parallel", "expert_parallel"),
-    *("expert_tensor_parallel", "zero", "schedule", "virtual_pipeline", "idle_nodes"),
+    *("expert_tensor_parallel", "zero", "optimizer_instances"),
+    *("schedule", "virtual_pipeline", "idle_nodes"),
     "microbatch_group",
     *("max_step_time", "max_cost_per_step", "max_price_per_hour"),
 }

@@ -40,6 +40,7 @@ LISTS: dict[str, tuple[object, ...]] = {
     "recompute": ("none",),
     "schedule": ("1f1b",),
     "zero": (0,),
+    "optimizer_instances": (1,),
 }
 
 
@@ -51,9 +52,10 @@ def stored(name: str, **fields: object) -> Instance:
 
 def launched(target: Target, seed: int) -> Instance:
     """A tiny instance with all that the target's rules leave."""
+    groups = {"optimizer_instances": (1,) if target == "flagscale" else (1, 2)}
     if target == "any":
-        return instance_for("torchtitan", seed).but(search={"target": "any"})
-    return instance_for(target, seed)
+        return instance_for("torchtitan", seed).but(search={"target": "any", **groups})
+    return instance_for(target, seed).but(search=groups)
 
 
 def narrowed(instance: Instance, rng: random.Random) -> Iterator[Instance]:

@@ -1,0 +1,120 @@
+"""Replicas in several shard groups (HSDP): best plans, bounds, launch files, and who runs them."""
+
+from collections.abc import Sequence
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from formulations.costs.plan_costs import plan_costs
+from formulations.costs.tables import build_tables
+from formulations.instance import Instance
+from formulations.instance.load import parse_instance
+from formulations.instance.targets import Target
+from formulations.space import PlanSpace, configs
+from formulations.space.launch import able
+from solver.evaluate.read import read_run
+from solver.export import megatron
+from solver.export.job import Job
+from solver.export.registry import EXPORTERS
+from solver.heuristics.time_tables import TimeTables
+from solver.options import Method, SolveOptions
+from solver.search.driver import solve
+from solver.simulate import step_time_ns
+from solver.verify.bounds import Prover
+from solver.verify.closed_forms import ClosedForms
+from tests.best_plans import check_claims, check_verified, optima_ns
+from tests.export_cases import UNTIED
+from tests.seeds import few_and_many
+from tests.shard_groups import sharded_instance
+
+METHODS: tuple[Method, ...] = ("exact", "cpsat", "milp")
+
+#: Two nodes of four A100: GPT-2 in eight replicas, or in four of two stages.
+TWO_NODES = f"""
+name: two nodes
+workload: {{{UNTIED}, global_batch: 32}}
+cluster:
+  groups:
+    - {{name: a, gpu: A100-80, gpus_per_node: 4, nodes: 2, inter_node: InfiniBand HDR}}
+"""
+
+
+def two_nodes(target: Target = "any") -> Instance:
+    return parse_instance(f"{TWO_NODES}search: {{target: {target}}}", "x.yaml", Path())
+
+
+@pytest.mark.parametrize("seeds", few_and_many(range(60), 12))
+def test_all_engines_find_the_best_plan_of_all(seeds: Sequence[int]) -> None:
+    """As brute force does; closed-form bounds are not above it, the verifier proves it."""
+    several = 0
+    for seed in seeds:
+        instance = sharded_instance(seed)
+        best, known = optima_ns(instance), [*configs(instance)]
+        if not known:
+            continue
+        tables = TimeTables(instance)
+        verified = ClosedForms(Prover(PlanSpace(instance)), known).work_ns().tolist()
+        for config, *bounds in zip(known, tables.packed_ns(known), verified, strict=True):
+            assert max(bounds) <= best.get(config, max(bounds)), (seed, config)
+        grouped = [config for config in known if config.optimizer_instances > 1]
+        for config in islice(grouped, 2):
+            check_claims(build_tables(instance, config), best.get(config))
+        least = min(best.values(), default=None)
+        for method in METHODS:
+            assert solve(instance, SolveOptions(method=method)).step_time_ns == least, seed
+        check_verified(solve(instance))
+        several += len(grouped)
+    assert several > len(seeds)
+
+
+def test_groups_of_a_node_by_hand() -> None:
+    """Eight replicas: rings of four in each node, then four rings of two with a quarter each."""
+    instance = two_nodes()
+    run = read_run(instance, stated="micro_batch=4,zero=1,optimizer_instances=2")
+    costs, tables = plan_costs(instance, run.plan), build_tables(instance, run.config)
+    near, far = (instance.cluster.groups[0].intra_node, instance.cluster.groups[0].inter_node)
+    size = tables.gradient_bytes[:, 0].astype(float)
+    inside_s = size * 3 / 4 / near.bandwidth_bytes_per_s
+    between_s = 4 * np.ceil(size / 4) / far.bandwidth_bytes_per_s / instance.cluster.efficiency(2)
+    start_s = 3 * near.latency_s + 2 * far.latency_s
+    expected_ns = (inside_s.sum() + between_s.sum() + start_s) * 1e9
+    assert costs.sync_ns[0] == pytest.approx(expected_ns, abs=2 * len(size) + 2)
+    # no gather leaves a node, and a GPU has a fourth of the states
+    gather_s = (tables.gather_bytes[:, 0] * 3 / 4 / near.bandwidth_bytes_per_s).sum()
+    gather_s += 3 * near.latency_s
+    assert costs.gather_ns[0] == pytest.approx(gather_s * 1e9, abs=len(size) + 2)
+    memory = tables.memory[0]
+    states = instance.workload.optimizer_bytes * -(-memory.parameters // 4)
+    assert (memory.optimizer_bytes == states).all()
+
+
+@pytest.mark.parametrize("degrees", ["zero=1", "pp=2,zero=1", "zero=2", "zero=3"])
+def test_what_is_exported_is_read_back(degrees: str, tmp_path: Path) -> None:
+    """By whoever launches it: Megatron-LM and torchtitan; others say that they have no groups."""
+    instance = two_nodes()
+    plan = read_run(instance, stated=f"{degrees},micro_batch=2,optimizer_instances=2").plan
+    launchers = able(instance, plan)
+    assert launchers == [
+        target
+        for target, runs in {
+            "megatron": plan.config.zero == 1,
+            "torchtitan": (plan.config.zero == 1) == (plan.config.pp > 1),
+        }.items()
+        if runs
+    ]
+    for target in launchers:
+        exporter = EXPORTERS["megatron" if target == "megatron" else "torchtitan"]
+        folder = tmp_path / target
+        folder.mkdir()
+        job = Job(two_nodes(target), plan)
+        texts = exporter.files(job)
+        exporter.check(job, texts)
+        for name, text in texts.items():
+            (folder / name).write_text(text, encoding="utf-8")
+        arguments = folder / megatron.ARGUMENTS if target == "megatron" else None
+        again = read_run(two_nodes(target), arguments, None if arguments else folder)
+        assert again.config == plan.config.but(recompute=again.config.recompute)
+        costs = (plan_costs(instance, which) for which in (plan, again.plan))
+        assert len({step_time_ns(each) for each in costs}) == 1
