@@ -80,8 +80,8 @@ def test_no_tail_of_an_order_is_shorter(seeds: Sequence[int], zones: bool) -> No
                     whole = np.triu(graph.epilogues.all_ns[row], 1)
                     assert (np.triu(tails[j], 1) <= whole).all(), tables.config
         rows = graph.epilogues
-        known = [list(least.spans()), by_run, start, *rows.all_ns, *rows.syncs, *rows.embeddings]
-        figures[f"{tables.instance.name} {n}, zones {zones}"] = digest(summary(known))
+        parts = [list(least.spans()), by_run, start, *rows.all_ns, *rows.syncs, *rows.embeddings]
+        figures[f"{tables.instance.name} {n}, zones {zones}"] = digest(summary(parts))
     as_recorded("verify_epilogue", figures)
 
 

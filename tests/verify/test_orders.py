@@ -24,7 +24,7 @@ def test_steps_are_as_recorded(zones: bool) -> None:
     """Of all orders, with zones kept apart too, and of a lane by its weight."""
     figures = {}
     for seed in range(0, 80, 5):
-        tables, known = random_tables(seed, zones), list[object]()
+        tables, parts = random_tables(seed, zones), list[object]()
         groups = len(tables.config.nodes_used)
         unit, hosts = Tally(tuple((j,) for j in range(groups)), (tables.config.pp,)), None
         graphs = [OrderGraph(tables, apart=apart) for apart in (False, True)]
@@ -34,8 +34,8 @@ def test_steps_are_as_recorded(zones: bool) -> None:
         ]
         for graph in graphs:
             for step in graph.built:
-                known += [step.source, step.target, step.group, step.send, step.back, step.tail]
-                known += [len(step.begins), step.num_targets, [sum(j) for j in step.begins]]
-            known += [graph.alike, *graph.epilogues.all_ns]
-        figures[f"seed {seed}, zones {zones}"] = digest(summary(known))
+                parts += [step.source, step.target, step.group, step.send, step.back, step.tail]
+                parts += [len(step.begins), step.num_targets, [sum(j) for j in step.begins]]
+            parts += [graph.alike, *graph.epilogues.all_ns]
+        figures[f"seed {seed}, zones {zones}"] = digest(summary(parts))
     as_recorded("verify_orders", figures)

@@ -28,13 +28,13 @@ def test_lengths_are_as_recorded() -> None:
     """Of members, what they add to the latency, and how often a device is busy in a time."""
     figures = {}
     for lane in map(Lane, range(12)):
-        shortest, known = lane.lane(lane.choices, 0), list[object]()
+        shortest, parts = lane.lane(lane.choices, 0), list[object]()
         for k in range(len(lane.steps)):
             members = lane.members(k)
             lengths = shortest.lengths(k, members)
-            known += [lengths, shortest.added(k, members), shortest.busiest(k, 10**9)]
-            known += [shortest.within(k, members, int(np.median(lengths)))]
-        figures[f"lane {lane.seed}"] = digest(summary(known))
+            parts += [lengths, shortest.added(k, members), shortest.busiest(k, 10**9)]
+            parts += [shortest.within(k, members, int(np.median(lengths)))]
+        figures[f"lane {lane.seed}"] = digest(summary(parts))
     as_recorded("verify_path_lengths", figures)
 
 

@@ -48,12 +48,12 @@ def test_bounds_and_graphs_are_as_recorded() -> None:
     figures: dict[str, list[object]] = {}
     for seed in range(8):
         instance = stage_instance(seed)
-        space, known = PlanSpace(instance), list[object]()
+        space, parts = PlanSpace(instance), list[object]()
         for config in (config for config in configs(instance) if config.per_stage):
             graph = StageGraph(instance, config, places_of(space, config))
-            known += [StageWork(Prover(space)).bound_ns(config), digest(graph.places)]
+            parts += [StageWork(Prover(space)).bound_ns(config), digest(graph.places)]
             for step in graph.steps or ():
-                known += [step.source, step.target, step.group, step.send, step.tail]
-            known += [*graph.epilogues.all_ns, *graph.epilogues.embeddings]
-        figures[f"seed {seed}"] = [len(known), digest(summary(known))]
+                parts += [step.source, step.target, step.group, step.send, step.tail]
+            parts += [*graph.epilogues.all_ns, *graph.epilogues.embeddings]
+        figures[f"seed {seed}"] = [len(parts), digest(summary(parts))]
     as_recorded("verify_stage_degrees", figures)

@@ -40,15 +40,15 @@ def test_costs_of_devices_are_as_recorded(seed: int) -> None:
         tables = random_tables(seed, seed % 8 == 0, schedule)
         prover, config = Prover(PlanSpace(tables.instance)), tables.config
         question = question_of(prover, config, below_ns=20 * spanned_ns(tables))
-        stages, known = question.stages, list[object]()
+        stages, parts = question.stages, list[object]()
         everything = question.everything(10 * spanned_ns(tables))
         for k, choices in enumerate(everything):
-            known += [stages.sizes(k), stages.held(k), stages.possible(k), *stages.passes(k)]
-            known += [choices.step, choices.first, choices.last, choices.row]
+            parts += [stages.sizes(k), stages.held(k), stages.possible(k), *stages.passes(k)]
+            parts += [choices.step, choices.first, choices.last, choices.row]
             for r in stages.lanes:
                 costs = stages.costs(everything, k, r)
-                known += [costs.times, costs.tail]
-        figures[f"seed {seed}, {schedule}"] = digest(summary(known))
+                parts += [costs.times, costs.tail]
+        figures[f"seed {seed}, {schedule}"] = digest(summary(parts))
     as_recorded("verify_stages", figures)
 
 
