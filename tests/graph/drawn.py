@@ -56,7 +56,7 @@ def drawn_tables() -> dict[str, CostTables]:
         f"{schedule or 'plain'}{' zones' * zones} {seed}": random_tables(seed, zones, schedule)
         for schedule in WITH_NEW
         for zones in (False, True)
-        for seed in range(5)
+        for seed in range(3)
     }
     for seed in range(6):
         drawn[f"even {seed}"] = even_tables(seed, ("zb-h1", None)[seed % 2])

@@ -100,8 +100,8 @@ PROBLEM = (
 def test_what_is_said_of_forged_steps(changes: tuple[tuple[str, str], ...]) -> None:
     """Of groups, switches and figures; and of a forged problem with the step that is its best."""
     document, name = written(*changes), "padded" if changes == PADDED else "switching"
-    verdicts = judged(name, document, verify_lengths, STEP)
-    verdicts |= judged(name, document, verify_lengths, PROBLEM, seal=_honest)
+    verdicts = judged(name, document, verify_lengths, STEP, number=1)
+    verdicts |= judged(name, document, verify_lengths, PROBLEM, number=1, seal=_honest)
     as_recorded("verify_lengths_file", verdicts)
 
 
