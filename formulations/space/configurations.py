@@ -23,7 +23,7 @@ from formulations.instance.workload import Recompute
 from formulations.plan import GRADIENTS_SPLIT, Configuration, Degrees, uniform_degrees
 from formulations.schedules.interleaved import sizes_of_groups
 from formulations.schedules.registry import SCHEDULES
-from formulations.space.launch import zero_choices
+from formulations.space.launch import instance_choices, zero_choices
 from formulations.space.slots import alike_degrees, slot_degrees
 from formulations.units import powers_of_two
 
@@ -120,35 +120,6 @@ def expert_degrees(
             or all(groups[j].gpus_per_node // (etp or first.tp) % ep == 0 for j in used)
         )
     ]
-
-
-SHARD_GROUPS = (
-    "1, or with ZeRO a divisor whose groups, of two replicas or more, fill equal nodes or share"
-    " one; without shared experts"
-)
-
-
-def instance_choices(instance: Instance, config: Configuration) -> Iterator[int]:
-    """Shard groups that a config may have: its `optimizer_instances`.
-
-    Several need two replicas each, that fill nodes or share a node with whole groups, on nodes of
-    equally many equal slots in one zone, and experts that lie as all else does.
-    """
-    groups, used = instance.cluster.groups, config.groups_used
-    slots = {
-        (slot, groups[j].gpus_per_node // slot.width, groups[j].zone)
-        for j, slot in zip(used, config.degrees_used, strict=False)
-    }
-    for number in instance.search.optimizer_instances:
-        size, rest = divmod(config.dp, number)
-        if number == 1:
-            yield number
-        elif (
-            config.zero and not rest and size > 1 and len(slots) == 1 and not config.has_expert_grid
-        ):
-            [(_, per_node, _)] = slots
-            if size % per_node == 0 or per_node % size == 0:
-                yield number
 
 
 def micro_batches(instance: Instance) -> list[int]:

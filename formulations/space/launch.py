@@ -1,5 +1,6 @@
 """What a plan asks of whoever launches it, held against the rules of the launch targets."""
 
+from collections.abc import Iterator
 from typing import Any, NamedTuple, get_args
 
 from formulations.costs.context import context_methods
@@ -151,6 +152,35 @@ def zero_choices(instance: Instance, config: Configuration) -> list[ZeroStage]:
         and runs_degrees(instance, config, zero)  # on some node order
     ]
     return stages if config.has_copies else stages[:1]
+
+
+SHARD_GROUPS = (
+    "1, or with ZeRO a divisor whose groups, of two replicas or more, fill equal nodes or share"
+    " one; without shared experts"
+)
+
+
+def instance_choices(instance: Instance, config: Configuration) -> Iterator[int]:
+    """Shard groups that a config may have: its `optimizer_instances`.
+
+    Several need two replicas each, that fill nodes or share a node with whole groups, on nodes of
+    equally many equal slots in one zone, and experts that lie as all else does.
+    """
+    groups, used = instance.cluster.groups, config.groups_used
+    slots = {
+        (slot, groups[j].gpus_per_node // slot.width, groups[j].zone)
+        for j, slot in zip(used, config.degrees_used, strict=False)
+    }
+    for number in instance.search.optimizer_instances:
+        size, rest = divmod(config.dp, number)
+        if number == 1:
+            yield number
+        elif (
+            config.zero and not rest and size > 1 and len(slots) == 1 and not config.has_expert_grid
+        ):
+            [(_, per_node, _)] = slots
+            if size % per_node == 0 or per_node % size == 0:
+                yield number
 
 
 #: All values of the fields that rules are about, the widest last where there is one value.

@@ -110,7 +110,8 @@ def calibrate_command(
     """
     from formulations.instance.documents import read_text
     from formulations.instance.load import parse_instance
-    from solver.measure.calibration import Corrected, fit, memory_headroom, section, summary
+    from solver.measure.calibration import fit
+    from solver.measure.corrected import Corrected, memory_headroom, section, summary
     from solver.measure.steps_file import read_steps, resized
 
     check_writable(out)

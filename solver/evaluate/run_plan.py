@@ -31,12 +31,10 @@ from formulations.plan import (
 from formulations.schedules.interleaved import sizes_of_groups
 from formulations.space.configurations import (
     MAX_MICRO_BATCH,
-    SHARD_GROUPS,
     expert_degrees,
-    instance_choices,
     recompute_ways,
 )
-from formulations.space.launch import zero_choices
+from formulations.space.launch import SHARD_GROUPS, instance_choices, zero_choices
 from formulations.space.slots import shares_sequences
 from formulations.units import powers_of_two
 from solver.evaluate.launched import Launched

@@ -20,7 +20,8 @@ from formulations.errors import InstanceError, PlannerError
 from formulations.instance.sizes import TransformerSizes
 from formulations.instance.transformer import Architecture
 from formulations.instance.workload import FLASH_PRECISIONS, Precision
-from solver.measure.calibration import Kernels, curves
+from solver.measure.calibration import Kernels
+from solver.measure.corrected import curves
 from solver.measure.torch_layers import layers
 
 RUNS, LEAST_RUN_S, MOST_PASSES = 3, 0.05, 50
