@@ -6,10 +6,8 @@ import pytest
 
 from bench.oobleck_templates import oobleck_templates, oobleck_value, stage_times
 from bench.planner import PS_PER_MS, places, read_case
-from formulations.node_sharing import NodeSplit
 from solver.graph.places import PlaceCosts
 from tests.seeds import one_each
-from tests.template_cases import all_templates, finals_of, small_case
 
 PLANNER = [f"L24_N{nodes}_G{gpus}" for nodes in (8, 16, 24) for gpus in (1, 4, 8)]
 
@@ -19,21 +17,6 @@ def test_value_by_hand() -> None:
     assert oobleck_value([5]) == 4 * 5
     assert oobleck_value([1, 3, 2]) == 6 + (6 + 1 + 1) * 3 + 3 + 2
     assert oobleck_value([3, 1, 3]) == 7 + (6 + 2 + 1) * 3 + 3
-
-
-@pytest.mark.parametrize("split", list(NodeSplit))
-@pytest.mark.parametrize("seed", one_each(range(12), 12))
-def test_optimum_is_that_of_all_templates(seed: int, split: NodeSplit) -> None:
-    """One to two node groups of 1 to 4 GPUs, 1 to 3 nodes, some with many equal stage times."""
-    tables = small_case(seed, split)
-    finals = finals_of(tables)
-    best = oobleck_templates(PlaceCosts(tables, tables), finals)
-    for n in finals:
-        values = [oobleck_value(stage_times(tables, t)) for t in all_templates(tables, n)]
-        chosen = best.get(n)
-        value = None if chosen is None else oobleck_value(stage_times(tables, chosen))
-        assert value == min(values, default=None)
-        assert chosen is None or chosen.num_nodes == n
 
 
 @pytest.mark.parametrize("name", one_each(PLANNER, 9))

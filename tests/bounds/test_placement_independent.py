@@ -2,17 +2,14 @@
 
 import pytest
 
-from formulations.space import configs
 from solver.bounds.placement_independent import (
     ConfigColumns,
-    _expert_rings,
     send_ns,
     tails,
     tied_ns,
 )
 from tests.bounds.drawn import drawn_configs
 from tests.equal_nodes import equal_nodes
-from tests.expert_instances import expert_instance
 from tests.recorded import as_recorded, digest, summary
 
 
@@ -33,21 +30,6 @@ def columns(tied: bool = False, zero: int = 0, **sizes: int) -> ConfigColumns:
 def test_transfers_inside_and_between_nodes(dp: int, pp: int, expected_ns: int) -> None:
     """1 MB at 10 GB/s and 1 us inside two nodes of 4 GPUs, at 1 GB/s and 10 us between them."""
     assert send_ns(columns(nodes=2, gpus=4, tp=1, dp=dp, pp=pp)).tolist() == [expected_ns]
-
-
-def test_tied_embeddings_meet_on_one_node_only_if_it_has_all_stages() -> None:
-    """4.096 MB, twice 1 us inside a node; at 1 GB/s, twice 10 us between; without ties none."""
-    near, far = (columns(True, nodes=n, gpus=4, tp=1, dp=1, pp=4 * n) for n in (1, 2))
-    assert (tied_ns(near)[0], tied_ns(far)[0]) == (411_600, 4_116_000)
-    assert tied_ns(columns(nodes=2, gpus=4, tp=1, dp=1, pp=8)).tolist() == [0]
-
-
-def test_gpus_with_the_same_experts_reduce_their_gradients() -> None:
-    """Two pairs: half of 27 and 59 million x 4 bytes at 20 GB/s, after 2 times 1 us."""
-    instance = expert_instance(0)
-    config = next(config for config in configs(instance) if config.has_expert_grid)
-    rings = _expert_rings(ConfigColumns(instance, [config]))
-    assert rings.tolist() == [[0, 0, 2_702_000, 5_902_000, 5_902_000, 0]]
 
 
 def test_costs_are_the_recorded_ones() -> None:

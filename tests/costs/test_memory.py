@@ -10,7 +10,6 @@ from formulations.instance.workload import LayerRun
 from formulations.schedules.registry import held
 from tests.costs.drawn import drawn
 from tests.equal_nodes import equal_nodes
-from tests.export_cases import job_of
 from tests.oracles.agreement import check_memory, pages_suffice
 from tests.recorded import as_recorded, summary
 from tests.small_instances import layer
@@ -42,22 +41,3 @@ def test_equal_layers_count_each_in_what_a_step_may_keep() -> None:
     runs = LayerRun(layer=block, count=2047), LayerRun(layer=block, count=1)
     with pytest.raises(InstanceError, match="PiB for one replica"):
         layer_memory(tables.instance.but(workload={"layer_runs": runs}), tables.config)
-
-
-@pytest.mark.parametrize("fused", [True, False])
-def test_logits_and_gradients_on_their_way(fused: bool) -> None:
-    """GPT-2 without replicas: 2 bytes per parameter of a block, at the head also of its matrix.
-
-    Logits of two sequences of 1024 tokens and 50257 rows, kept in 16 or 32 bit; unless fused,
-    their gradient is beside them. A block has 12 x 768^2 + 13 x 768 parameters.
-    """
-    workload = f"catalogue: gpt2, fused_cross_entropy: {fused}".lower()
-    job = job_of(workload=workload, order=(0, 1, 1), dp=1, shares=(8,))
-    memory, logits = layer_memory(job.instance, job.config)[0], 2 * 1024 * 50257
-    kept, workspace = memory.kept[0].activation_bytes, memory.kept[0].workspace_bytes
-    block = 2 * (12 * 768**2 + 13 * 768)
-    assert workspace[:-1].tolist() == [0] + 12 * [block]
-    matrix = 2 * 50304 * 768  # padded to a multiple of 128 rows
-    assert workspace[-1] == block + matrix + (0 if fused else 2 * logits)
-    norm_and_input = 2 * 2 * 2 * 1024 * 768
-    assert kept[-1] == norm_and_input + (2 if fused else 4) * logits

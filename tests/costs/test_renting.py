@@ -64,23 +64,6 @@ def test_best_interval_is_dalys(mean_min: float, best_min: float) -> None:
     assert best_s / 60 == pytest.approx(best_min, rel=0.01)
 
 
-def test_slowdowns_by_hand() -> None:
-    """One preemption in 1/ln 2 s: an attempt at 2 s + 1 s fails 7 times for every success.
-
-    Seven failed attempts and the last one take 7 / ln 2 in all; a recovery of 1 s takes 1 / ln 2.
-    So 2 s of training take 14 / ln 2. Where checkpoints cost nothing, recoveries do: e^(q R).
-    Without preemptions stated checkpoints alone cost: 10 s after every 100 s are 10 %.
-    """
-    preemption = Preemption(restart_s=1, checkpoint_s=1, checkpoint_every_s=2)
-    assert slowdown(preemption, math.log(2)) == pytest.approx(7 / math.log(2))
-    assert slowdown(Preemption(restart_s=50, checkpoint_s=0), 0.01) == pytest.approx(math.e**0.5)
-    free = Preemption(restart_s=100, checkpoint_s=10)
-    assert (slowdown(free, 0.0), checkpoint_every_s(free, 0.0)) == (1.0, None)
-    assert slowdown(free.but(checkpoint_every_s=100.0), 0.0) == 1.1
-    with pytest.raises(ValueError, match="no checkpoints"):
-        in_whole_steps(free, 0.0, 1)
-
-
 def test_slowdowns_are_the_recorded_ones_and_grow_with_the_rate() -> None:
     """Intervals, and whole steps of 1 s, 400 s and 3 h; finite, and at least 1."""
     figures: dict[str, object] = {}

@@ -1,22 +1,12 @@
 """Where stages of free size may stand: counted by hand, and of drawn places."""
 
-from dataclasses import replace
-
 from formulations.node_sharing import NodeSplit
 from solver.graph.gpu_graph import GpuGraph
 from solver.graph.places import places_of
 from solver.graph.problem import Intervals
 from tests.graph.drawn import staged_tables
 from tests.recorded import as_recorded, digest
-from tests.template_cases import finals_of, random_places, small_case
-
-
-def test_two_nodes_of_two_gpus_hold_two_to_four_stages() -> None:
-    """Each node is one stage of two GPUs or two of one; a stage of four takes both."""
-    places = random_places(1, 6, [2], [2], NodeSplit.ANY)
-    assert GpuGraph(places, [(2,)]).numbers == [2, 3, 4]
-    wide = GpuGraph(replace(places, gpus=(1, 4)), [(2,)])
-    assert [step.after.used for step in wide.steps[wide.start]] == [(1,), (2,)]
+from tests.template_cases import finals_of, small_case
 
 
 def test_graphs_are_the_recorded_ones() -> None:

@@ -1,6 +1,5 @@
-"""Rules of launch targets; tests/data/targets.txt: fields that exclude each other."""
+"""Rules of launch targets."""
 
-from ast import literal_eval
 from itertools import product
 from typing import Any
 
@@ -16,7 +15,6 @@ from formulations.instance.targets import (
     launchers,
     mixed_gradients,
 )
-from tests.conftest import ROOT
 from tests.export_cases import UNTIED, WHOLE_EXPERTS, instance_of
 from tests.recorded import as_recorded, digest
 
@@ -29,22 +27,12 @@ MODELS = {
     "experts in fp16": EXPERTS.but(precision="fp16"),
     "experts with biases": EXPERTS.but(expert_biases=True),
 }
-ROWS = (ROOT / "tests" / "data" / "targets.txt").read_text(encoding="utf-8").splitlines()
 
 
 def refused(target: str, demands: dict[str, Any], workload: Any = PLAIN) -> str:
     """Fields that do not go together with the rest."""
     fields = Demands(**{"tp": 1, **demands})
     return ", ".join(refusal.field for refusal in LAUNCHERS[target].refused(workload, fields))
-
-
-@pytest.mark.parametrize("row", [row for row in ROWS if not row.startswith("#")])
-def test_fields_that_go_together(row: str) -> None:
-    """Each just inside and just outside what a target launches."""
-    target, model, text, field = (cell.strip() for cell in row.split("|"))
-    words = iter(text.split())
-    demands = {name: literal_eval(next(words)) for name in words}
-    assert refused(target, demands, MODELS[model]) == field
 
 
 def test_refusals_are_the_recorded_ones() -> None:

@@ -1,6 +1,5 @@
 """Dispatch of sequences to replicas: heuristic, bound and brute force."""
 
-import math
 import random
 from collections.abc import Iterator, Sequence
 from itertools import product
@@ -104,19 +103,3 @@ def test_dispatch_and_bound_by_hand(
     assert least_dispatch_ns(strategy, lengths, "packed", 100) == time_ns
     with pytest.raises(PlannerError, match="a sequence of 101 tokens; strategy alike takes "):
         dispatch(strategy, [101, 1], "packed")
-
-
-@pytest.mark.parametrize(
-    "replicas",
-    [
-        # LLaMA-2 32B on A800; other GPUs, where a row has hardly a fixed time, unlike
-        [Replica(2, 12_416, RowTime(1.895, 125_181.0, 48_078_196))] * 3,
-        [Replica(4, 32_768, RowTime(2.0 * k, 1e5 * k, 2_000_000)) for k in (1, 1.7, 3)],
-    ],
-)
-def test_150_sequences_are_dispatched_to_a_few_per_cent(replicas: list[Replica]) -> None:
-    """Log-normal lengths, whatever a row's fixed time is."""
-    rng = random.Random(151)
-    drawn = [16 + int(rng.lognormvariate(math.log(400), 1.4)) for _ in range(200)]
-    lengths = [length for length in drawn if length <= replicas[0].longest_row][:150]
-    assert dispatch(Strategy("three", tuple(replicas)), lengths, "packed").gap <= 0.025

@@ -2,7 +2,6 @@
 
 import pytest
 
-from formulations.plan import Configuration
 from solver.options import SolveOptions
 from solver.result import Status, Termination
 from solver.search.driver import solve
@@ -26,27 +25,6 @@ def test_configs_near_the_best_by_group_lead_to_better_plans(seed: int) -> None:
     assert before is not None
     assert after is not None
     assert search.incumbents.best == after < before
-
-
-def test_near_are_two_stages_more_or_less_and_twice_the_sequences(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    search, near = PlanSearch(stage_instance(2), SolveOptions()), list[set[Configuration]]()
-    for task in search.open_list.tasks:
-        if task.config.per_stage and search.incumbents.known.plan is None:
-            closing = search.closer.close(task, None, lambda: False)
-            search.incumbents.offer(closing.found)
-    monkeypatch.setattr(search, "_round", lambda effort, among: near.append(among))
-    search.climb()
-    plan = search.incumbents.known.plan
-    assert plan is not None
-    best, steps = plan.config, set[tuple[bool, int, float]]()
-    for config in search.space:
-        if config.per_stage and config.nodes_used == best.nodes_used:
-            times = config.dp * config.micro_batch / (best.dp * best.micro_batch)
-            steps.add((config in near[0], abs(config.pp - best.pp), times))
-    assert steps == {(n <= 2 and 0.5 <= times <= 2, n, times) for _, n, times in steps}
-    assert {n for _, n, _ in steps} >= {0, 1, 2}
 
 
 def test_standing_of_a_search_that_has_not_begun_and_of_one_that_is_done() -> None:

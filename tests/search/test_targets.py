@@ -80,17 +80,6 @@ def test_bug_split_parameters_for_torchtitan_ended_in_a_traceback() -> None:
     assert "zero: [0, 1]" in offered["flagscale"]
 
 
-def test_only_what_the_target_adds_is_offered() -> None:
-    """And nothing that uneven micro-batches exclude."""
-    instance = for_megatron(0, schedule=("1f1b", "interleaved"))
-    whole = {"schedule": ("1f1b", "gpipe", "interleaved", "zb-h1"), "zero": (0, 1, 2, 3)}
-    assert widened(instance, "torchtitan") == [whole]
-    assert widened(instance, "any") == [
-        {"micro_batches": "uneven", "recompute_per": "stage", "schedule": ("1f1b",)},
-        {"degrees": "per_group", "recompute_per": "stage", **whole},
-    ]
-
-
 def test_interrupt_keeps_the_plan(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ctrl-C while other targets are looked at loses nothing that was found."""
 

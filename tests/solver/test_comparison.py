@@ -5,7 +5,6 @@ from dataclasses import replace
 import pytest
 
 from solver.comparison import Comparison, Finding
-from solver.report.compared import comparison_json
 from solver.result import Status, Termination
 from tests.small_instances import random_instance
 
@@ -62,22 +61,3 @@ def test_plans_above_all_bounds_agree(findings: tuple[Finding, ...]) -> None:
 def test_contradiction_is_told(findings: tuple[Finding, ...], line: str) -> None:
     [found] = compare(*findings).contradictions
     assert line in found
-
-
-def test_distances_are_taken_from_the_best_bound() -> None:
-    """Bounds 1000 and 1050: own gap 1 - 1000/1250 = 20 %, 1100 is 50/1050 above the best."""
-    comparison = compare(PROOF, PLAN, replace(PROOF, method="milp", bound=1050.0))
-    assert PROOF.gap == pytest.approx(0.2)
-    assert PLAN.gap is None
-    assert (comparison.bound, comparison.objective) == (1050, 1100)
-    assert comparison.above(PLAN) == pytest.approx(50 / 1050)
-
-
-def test_units_are_seconds_and_dollars_per_step() -> None:
-    """1100 ns are 1.1e-6 s; 3.6e12 ns at 1 USD/h are one hour: 1 USD."""
-    fields = comparison_json(compare(PLAN))
-    assert (fields["unit"], fields["objective"]) == ("s", pytest.approx(1.1e-6))
-    instance = random_instance(0)
-    dear = instance.but(objective=instance.objective.but(minimize="cost_per_step"))
-    fields = comparison_json(Comparison(dear, (replace(PLAN, objective=3.6e12),)))
-    assert (fields["unit"], fields["objective"]) == ("USD", pytest.approx(1))

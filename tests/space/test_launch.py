@@ -10,7 +10,6 @@ from formulations.instance.targets import TARGETS, Target
 from formulations.instance.workload import Recompute
 from formulations.plan import Degrees, Plan
 from formulations.space.launch import able, first_blocks, obstacles, runs, widened, zero_choices
-from tests.export_cases import UNEVEN, recomputing
 from tests.hand_made import pipelined_result
 from tests.random_spaces import random_space, spread
 from tests.recorded import as_recorded
@@ -95,18 +94,6 @@ def test_who_can_launch_a_plan_is_recorded() -> None:
             assert not {*launchers} & {*words}
             figures[f"{name}{', tied' * tied}"] = [first_blocks(instance, plan), launchers, words]
     as_recorded("launch", figures)
-
-
-@pytest.mark.parametrize(
-    ("numbers", "first"),
-    [((3, 3, 2, 3), 3), ((3, 3, 2, 4), 4), ((2, 2, 2, 2), 2), ((1, 2, 2, 2), None)],
-)
-def test_first_blocks_are_as_many_on_each_stage_or_all(
-    numbers: tuple[int, ...], first: int | None
-) -> None:
-    """Of stages of 3, 3, 2 and 4 blocks."""
-    job = recomputing(UNEVEN, numbers)
-    assert first_blocks(job.instance, job.plan) == first
 
 
 @pytest.mark.parametrize("target", TARGETS)

@@ -5,12 +5,10 @@ from typing import Any
 
 import pytest
 
-from formulations.instance import Instance, SearchSpace
-from formulations.space import PlanSpace
 from formulations.units import GIB
 from solver.document import PlanDocument
 from solver.verify import verify_document
-from tests.certified_cases import CASES, instance
+from tests.certified_cases import CASES
 from tests.recorded import as_recorded
 from tests.resealed import forged
 from tests.verify.forgeries import judged
@@ -28,25 +26,6 @@ def records(document: PlanDocument) -> list[dict[str, Any]]:
     """The log of configurations as JSON."""
     fields: list[dict[str, Any]] = document.model_dump(mode="json")["closed_configs"]
     return fields
-
-
-def num_configs(made: Instance) -> int:
-    """All different ones of the plan space."""
-    return len(set(PlanSpace(made).configs()))
-
-
-def test_plan_space_counted_by_hand() -> None:
-    """Two nodes of two GPUs, two blocks, batch 4, b of 1 and 2, both recomputations and ZeROs.
-
-    One node: (dp, pp) = (2, 1) with tp 1: 2 b * 2 * 2 = 8; (1, 2) with tp 1 and (1, 1) with tp 2,
-    where one replica leaves one ZeRO: 2 b * 2 each = 8. Together 16. Both nodes: (4, 1) with tp 1,
-    b = 1 only: 4; (2, 2) with tp 1: 8; (1, 4) lacks blocks; (2, 1) with tp 2: 8; (1, 2) with tp 2:
-    4. Together 24. Half as many where every stage chooses what it recomputes.
-    """
-    alike = SearchSpace(recompute_per="plan", micro_batch=(1, 2))
-    assert num_configs(instance(search=alike.but(idle_nodes=False))) == 24
-    assert num_configs(instance(search=alike)) == 16 + 16 + 24
-    assert num_configs(instance(search=SearchSpace(micro_batch=(1, 2)))) == (16 + 16 + 24) / 2
 
 
 @pytest.mark.parametrize("case", ["idle", "tensor_parallel", "interrupted", "infeasible"])

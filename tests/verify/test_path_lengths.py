@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from solver.verify.families import BACK, THERE, of_one_chunk
+from solver.verify.families import BACK, THERE
 from tests.recorded import as_recorded, digest, summary
 from tests.verify.lanes import Lane
 
@@ -36,13 +36,3 @@ def test_lengths_are_as_recorded() -> None:
             parts += [shortest.within(k, members, int(np.median(lengths)))]
         figures[f"lane {lane.seed}"] = digest(summary(parts))
     as_recorded("verify_path_lengths", figures)
-
-
-def test_a_member_by_hand() -> None:
-    """Three micro-batches down the last device alone, whose tail follows: nothing comes back."""
-    lane = Lane(3)
-    shortest, k, times = lane.lane(lane.choices, 0), len(lane.steps) - 1, np.full(6, 3)
-    down = of_one_chunk((times, 0 * times, 0 * times), back=False, beyond=0)
-    forward, _, _, send = lane.costs[k].times
-    expected = 3 * forward + send + lane.costs[k].tail + shortest.before(THERE, False)[k]
-    assert shortest.lengths(k, [down])[0].tolist() == expected.tolist()

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 import pytest
 
 from formulations.costs.tables import CostTables
-from formulations.instance.search import ScheduleName
 from formulations.space import PlanSpace
 from solver.bounds.largest_share import config_bound_ns
 from solver.graph.problem import Intervals
@@ -13,7 +12,7 @@ from solver.verify import orders
 from solver.verify.bounds import Prover
 from solver.verify.refutation import Refutation, question_of
 from tests.best_plans import refuted_share
-from tests.chain_instances import AFTER_NS, FAST, SLOW, chain_instance, chain_tables, measured_chain
+from tests.chain_instances import FAST, SLOW, chain_instance, chain_tables
 from tests.random_configs import random_optimum_ns, random_tables
 from tests.recorded import as_recorded
 from tests.seeds import few_and_many
@@ -22,29 +21,6 @@ from tests.seeds import few_and_many
 def refutation(tables: CostTables) -> Refutation:
     """The question for the configuration of these tables."""
     return question_of(Prover(PlanSpace(tables.instance)), tables.config)
-
-
-@pytest.mark.parametrize(("second", "bound_ns"), [(SLOW, 72_000_000), (FAST, 51_500_000)])
-def test_bottleneck_by_hand(second: tuple[str, float, float], bound_ns: int) -> None:
-    """As `test_pipeline_bound_by_hand`: 27 + 3 * 15 ms, or the fast GPU last, 19.5 + 32 ms."""
-    question = refutation(measured_chain(second))
-    assert question.refutes(bound_ns + AFTER_NS)
-    assert not question.refutes(bound_ns + AFTER_NS + 1)
-
-
-@pytest.mark.parametrize(("schedule", "bound_ms"), [("1f1b", 146), ("gpipe", 112)])
-def test_rounds_by_hand(schedule: ScheduleName, bound_ms: int) -> None:
-    """With 20 ms per transfer the latency is 27 + 40 = 67 ms. GPipe: 3 * 15 ms more.
-
-    1F1B: two of the four micro-batches go round, 67 ms each, and between them stage 0 works on one
-    more for 12 ms, that with the least work.
-    """
-    tables = measured_chain(SLOW, message_bytes=20_000_000)
-    config = tables.config.but(schedule=schedule)
-    question = question_of(Prover(PlanSpace(tables.instance)), config)
-    bound_ns = bound_ms * 1_000_000 + AFTER_NS - 2000  # without two transfers of 1 us
-    assert question.refutes(bound_ns)
-    assert not question.refutes(bound_ns + 1)
 
 
 @pytest.mark.parametrize("zones", [False, True])

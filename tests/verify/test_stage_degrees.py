@@ -1,6 +1,5 @@
 """Stages with degrees of their own: places, layouts, and bounds below the best plan."""
 
-import numpy as np
 import pytest
 
 from formulations.costs.plan_costs import plan_costs
@@ -31,16 +30,6 @@ def test_bounds_and_trials_of_small_configs(seed: int) -> None:
         assert above is not None
         assert above.plan is not None
         assert step_time_ns(plan_costs(instance, above.plan)) == best
-
-
-def test_weights_by_gpus_are_those_of_the_fastest_place() -> None:
-    """Work of 1 on three GPUs of a node, 3 on two of the other: v = 1 and 1/3, 11/3 in all."""
-    instance = stage_instance(4)
-    bounds, space = StageWork(Prover(PlanSpace(instance))), configs(instance)
-    config = next(c for c in space if c.per_stage and (c.pp, c.nodes_used) == (2, (1, 1)))
-    places, work = bounds._places(config), np.array([[1.0, 3, 3, 3]])
-    assert [(j, degrees.width) for j, degrees in places] == [(0, 1), (1, 1), (1, 2), (1, 2)]
-    assert bounds._by_gpus(config, places, work) * 11 == pytest.approx([3, 1, 2, 2])
 
 
 def test_bounds_and_graphs_are_as_recorded() -> None:
