@@ -128,9 +128,9 @@ def plan_files(instance: Instance, most: int = 4) -> list[PlanDocument]:
     return [build_document(result_of(instance, one), SolveOptions()) for one in plans[::step]]
 
 
-def switches(instance: Instance, moves: Moves) -> Iterator[SwitchDocument]:
+def switches(instance: Instance, moves: Moves, most: int = 4) -> Iterator[SwitchDocument]:
     """Between all pairs of some plans."""
-    for before, after in permutations(plan_files(instance), 2):
+    for before, after in permutations(plan_files(instance, most), 2):
         yield switch_document(before, after, moves)
 
 

@@ -82,7 +82,7 @@ SPACES: dict[str, Callable[[int], Instance]] = {
 }
 
 
-def cases(every: int = 22) -> list[Any]:
+def cases(every: int = 44) -> list[Any]:
     """Parameters name and seed, of which the first of every so many are not slow."""
     return [
         pytest.param(name, seed, marks=[pytest.mark.slow] * (seed % every > 0), id=f"{name} {seed}")

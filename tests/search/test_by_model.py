@@ -81,7 +81,7 @@ def check_equal(instance: Instance, method: Method, **fields: Any) -> None:
 
 
 @pytest.mark.parametrize("method", ["cpsat", "milp"])
-@pytest.mark.parametrize(("name", "seed"), cases(44))
+@pytest.mark.parametrize(("name", "seed"), cases())
 def test_models_find_what_the_search_finds(name: str, seed: int, method: Method) -> None:
     """Whatever the plan space holds; in money for odd seeds."""
     minimize = "cost_per_step" if seed % 2 else "step_time"

@@ -67,7 +67,7 @@ def finds(schedule: ScheduleName | None, seed: int, zones: bool, cutoff: int) ->
 
 @pytest.mark.parametrize("zones", [False, True])
 @pytest.mark.parametrize("schedule", WITH_NEW)
-@pytest.mark.parametrize("seeds", few_and_many(range(100), 25))
+@pytest.mark.parametrize("seeds", few_and_many(range(100), 34))
 def test_config_equals_brute_force(
     seeds: Sequence[int], schedule: ScheduleName | None, zones: bool
 ) -> None:

@@ -85,7 +85,7 @@ def read_back(instance: Instance, texts: dict[str, str], folder: Path) -> Plan:
 
 
 @pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize("seed", one_each(range(60), 20))
+@pytest.mark.parametrize("seed", one_each(range(60), 30))
 def test_every_plan_of_a_target_is_exported_and_read_back(
     target: Launcher, seed: int, tmp_path: Path
 ) -> None:

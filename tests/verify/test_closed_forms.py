@@ -22,7 +22,7 @@ def shown(blocks: _Blocks, below_ns: int) -> bool:
 
 
 @pytest.mark.parametrize("scatter_gather", [False, True])
-@pytest.mark.parametrize("seeds", few_and_many(range(30), 6))
+@pytest.mark.parametrize("seeds", few_and_many(range(30), 10))
 def test_bounds_never_exceed_the_optimum(seeds: Sequence[int], scatter_gather: bool) -> None:
     """No closed-form bound of a configuration is above the best of all its plans."""
     figures: dict[str, list[object]] = {}

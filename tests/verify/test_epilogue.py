@@ -7,12 +7,49 @@ import numpy as np
 import pytest
 
 from formulations.costs.intervals import interval_sums
-from solver.verify.epilogue import LeastCosts, at_least_ns
+from formulations.costs.tables import CostTables, build_tables
+from formulations.instance import Link
+from formulations.space import PlanSpace
+from solver.verify.bounds import Prover
+from solver.verify.epilogue import Epilogues, LeastCosts, at_least_ns
 from solver.verify.orders import OrderGraph
+from solver.verify.refutation import question_of
+from tests import brute_force
+from tests.chain_instances import SLOW, chain_instance, chain_tables
 from tests.random_configs import random_tables
 from tests.recorded import as_recorded, digest, summary
 from tests.seeds import few_and_many
+from tests.small_instances import workload
 from tests.unlike_degrees import unlike_tables
+
+
+def tied_chain(dp: int = 1) -> CostTables:
+    """Two blocks on two equal GPUs, tied embeddings; one of the nodes has half of the others' link.
+
+    Their all-reduce takes 4.096 ms over the faster link, and as both have it, 8.192 ms.
+    """
+    tables = chain_tables(chain_instance([1, 1], [SLOW] * 2 * dp))
+    first, second, *others = tables.instance.cluster.groups
+    slower = Link(bandwidth_bytes_per_s=0.5e9, latency_s=0)
+    groups = (first, second.but(inter_node=slower), *others)
+    layers = list(tables.instance.workload.layers)
+    update = {
+        "workload": workload(layers, 4, 1000, tied=True),
+        "cluster": tables.instance.cluster.but(groups=groups),
+    }
+    return build_tables(tables.instance.model_copy(update=update), tables.config.but(dp=dp, pp=2))
+
+
+def test_outer_stages_wait_for_the_slower_link_to_their_tied_embeddings() -> None:
+    """Whichever node is first, so a claim that is 0.1 % too high is not refuted, the optimum is."""
+    tables = tied_chain()
+    best = brute_force.optimum_ns(tables)
+    assert best is not None
+    question = question_of(Prover(PlanSpace(tables.instance)), tables.config)
+    assert question.refutes(best)
+    assert not question.refutes(best * 1001 // 1000)
+    epilogues = Epilogues(tied_chain(dp=2))
+    assert epilogues.embeddings[epilogues.row(0, [(0, 0), (1, 1)])] == 8_192_000
 
 
 @pytest.mark.parametrize("zones", [False, True])

@@ -39,13 +39,13 @@ FIELDS = (
 
 def test_what_is_said_of_forged_fleets(recovered: FleetDocument) -> None:
     """Places, templates, figures and copies: what does not fit is refused, by its field."""
-    verdicts = judged("recovered", recovered, verify_fleet, FIELDS, number=2)
+    verdicts = judged("recovered", recovered, verify_fleet, FIELDS, number=1)
     as_recorded("verify_fleet_file", verdicts)
 
 
 #: Of designs that are given, not searched for.
 UNCLAIMED = "that no pipeline is faster, which is not claimed of designs [0, 1]"
-SEEDS = (1, 9, 13, 17, 31, 36)
+SEEDS = (1, 13, 31)
 
 
 def designs(instance: Instance) -> tuple[Design, ...]:

@@ -38,8 +38,6 @@ def test_front_is_proved_again(seed: int, gap: float, fewest: tuple[int, int]) -
 
 
 FRONTS: dict[str, Callable[[], FrontDocument]] = {
-    "front": front,
-    "within a gap": lambda: front(SEEDS[2], 0.3),
     "subsets": lambda: searched(small_family(9), TimeAndNodes(small_family(9)), gap=0.02),
     "on spot": lambda: searched(Family(instance=spot_instance(6), fewest=(0, 0))),
 }

@@ -14,7 +14,7 @@ from tests.resealed import forged
 from tests.verify.forgeries import judged
 
 REASONS = ("infeasible", "bounded", "solved", "open")
-PROOFS = ("memory", "limit", "work", "enumeration")
+PROOFS = ("memory", "enumeration")
 
 
 def problems(document: PlanDocument, changes: dict[str, Any]) -> tuple[str, ...]:
@@ -28,11 +28,11 @@ def records(document: PlanDocument) -> list[dict[str, Any]]:
     return fields
 
 
-@pytest.mark.parametrize("case", ["idle", "tensor_parallel", "interrupted", "infeasible"])
+@pytest.mark.parametrize("case", ["idle", "interrupted", "infeasible"])
 def test_what_is_said_of_forged_logs(case: str) -> None:
     """Of a record too few, too many or of another configuration, and of false claims."""
     fields = "closed_configs configs termination"
-    verdicts = judged(case, CASES[case](), verify_document, fields, number=2, seal=forged)
+    verdicts = judged(case, CASES[case](), verify_document, fields, number=1, seal=forged)
     as_recorded("verify_log", verdicts)
 
 

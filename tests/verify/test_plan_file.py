@@ -31,13 +31,13 @@ def problems(document: PlanDocument, changes: dict[str, Any]) -> tuple[str, ...]
 ELSEWHERE = ("config", "node_order", "target", "closed_configs", "instance")
 
 
-@pytest.mark.parametrize("case", ["pipelined", "cheapest", "infeasible", "interrupted", "on_spot"])
+@pytest.mark.parametrize("case", ["cheapest", "infeasible", "interrupted", "on_spot"])
 def test_what_is_said_of_forged_figures(case: str) -> None:
     """Of status, times, memory, money and gap; all that does not fit is refused."""
     document = CASES[case]()
     fields = [name for name in PlanDocument.model_fields if not name.startswith(ELSEWHERE)]
     fields += ["instance.limits.max", "instance.objective"]
-    verdicts = judged(case, document, unproved, " ".join(fields), seal=forged)
+    verdicts = judged(case, document, unproved, " ".join(fields), number=1, seal=forged)
     as_recorded("verify_plan_file", verdicts)
 
 

@@ -12,7 +12,7 @@ from solver.verify import orders
 from solver.verify.bounds import Prover
 from solver.verify.refutation import Refutation, question_of
 from tests.best_plans import refuted_share
-from tests.chain_instances import FAST, SLOW, chain_instance, chain_tables
+from tests.chain_instances import AFTER_NS, FAST, SLOW, chain_instance, chain_tables, measured_chain
 from tests.random_configs import random_optimum_ns, random_tables
 from tests.recorded import as_recorded
 from tests.seeds import few_and_many
@@ -21,6 +21,14 @@ from tests.seeds import few_and_many
 def refutation(tables: CostTables) -> Refutation:
     """The question for the configuration of these tables."""
     return question_of(Prover(PlanSpace(tables.instance)), tables.config)
+
+
+@pytest.mark.parametrize(("second", "bound_ns"), [(SLOW, 72_000_000), (FAST, 51_500_000)])
+def test_bottleneck_by_hand(second: tuple[str, float, float], bound_ns: int) -> None:
+    """As `test_pipeline_bound_by_hand`: 27 + 3 * 15 ms, or the fast GPU last, 19.5 + 32 ms."""
+    question = refutation(measured_chain(second))
+    assert question.refutes(bound_ns + AFTER_NS)
+    assert not question.refutes(bound_ns + AFTER_NS + 1)
 
 
 @pytest.mark.parametrize("zones", [False, True])

@@ -59,7 +59,7 @@ def opinion(tables: CostTables, below_ns: int) -> Outcome | None:
 
 
 @pytest.mark.parametrize("even", [False, True])
-@pytest.mark.parametrize("seeds", few_and_many(range(160), 32))
+@pytest.mark.parametrize("seeds", few_and_many(range(160), 54))
 def test_claims_up_to_the_optimum_are_proved_and_no_others(
     seeds: Sequence[int], even: bool
 ) -> None:
@@ -100,7 +100,7 @@ def test_unlike_shares_of_zb_h1_lane_by_lane(seeds: Sequence[int]) -> None:
 
 
 @pytest.mark.parametrize("zones", [False, True])
-@pytest.mark.parametrize("seeds", few_and_many(range(120), 15))
+@pytest.mark.parametrize("seeds", few_and_many(range(120), 30))
 def test_bounds_hold_for_any_config(seeds: Sequence[int], zones: bool) -> None:
     """Several GPUs per node, nodes of unlike sizes, links between zones."""
     figures = {}

@@ -34,7 +34,7 @@ def test_switches_are_replayed(make: Callable[[int], Instance], moves: Moves, se
     """ZeRO of all stages, experts, context, mixed GPUs and tensor degrees; never above the rule."""
     instance = make(seed)
     search = instance.search.but(zero=(0, 1, 3))
-    for document in switches(instance.but(search=search), moves):
+    for document in switches(instance.but(search=search), moves, most=2):
         checked = verify_switch(document)
         assert checked.complete, checked.problems
         assert document.time_s <= document.published_s
@@ -55,7 +55,7 @@ FIELDS = (
 
 def test_what_is_said_of_forged_switches() -> None:
     """A false source, volume, time or bound is named, though the digest fits."""
-    verdicts = judged("example", example(), verify_switch, FIELDS, number=4)
+    verdicts = judged("example", example(), verify_switch, FIELDS, number=2)
     as_recorded("verify_switch_file", verdicts)
     assert verify_switch(resealed(example(), _half_slice)).problems
 
