@@ -5,8 +5,12 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
+from functools import cache
 from itertools import combinations, pairwise, permutations, product
+from pathlib import Path
 
+from formulations.instance import Instance
+from formulations.instance.load import parse_instance
 from formulations.lengths.problem import (
     Atom,
     Mixed,
@@ -16,8 +20,10 @@ from formulations.lengths.problem import (
     Strategy,
     Switching,
 )
+from formulations.lengths.row_times import PlanRows
 from formulations.lengths.strategy_time import PARTS
 from formulations.lengths.tour import Group, Tour
+from solver.lengths.candidates import found_strategies
 
 
 def random_replica(rng: random.Random, unit: int = 1) -> Replica:
@@ -195,3 +201,36 @@ def least_ns(mixed: Mixed, tours: Iterator[Tour]) -> int | None:
     """The least time of steps; None if none of them is possible."""
     known = (tour_ns(mixed, tour) for tour in tours)
     return min((ns for ns in known if ns is not None), default=None)
+
+
+SMALL = """
+name: small
+workload: {name: tiny, sizes: SIZES}
+cluster:
+  groups:
+    - {name: a, gpu: A100-40, gpus_per_node: 4, nodes: 1, inter_node: EFA 4x100G}
+search: {zero: 1}
+lengths:
+  histogram: [{up_to: 512, count: 40}, {up_to: 2048, count: 6}, {up_to: 8000, count: 2}]
+"""
+SIZES = (
+    "{hidden_size: 2048, layers: 8, heads: 16, ffn_size: 5504, gated_ffn: true,"
+    " vocabulary_size: 32000, tied_embeddings: false, rotary_positions: true, norm: rmsnorm,"
+    " dropout: false}"
+)
+OTHER_NODE = "    - {name: b, gpu: A10, gpus_per_node: 4, nodes: 1, inter_node: EFA 4x100G}\nsearch"
+
+
+def small(**changes: str) -> Instance:
+    """The instance, with texts replaced."""
+    text = SMALL.replace("SIZES", SIZES)
+    for old, new in changes.items():
+        text = text.replace(old, new)
+    return parse_instance(text, "small.yaml", Path())
+
+
+@cache
+def mixed_strategies() -> tuple[Instance, list[PlanRows]]:
+    """The same with a node of slower and smaller GPUs beside, and its strategies."""
+    instance = small(search=OTHER_NODE)
+    return instance, found_strategies(instance, lambda done, total: None)

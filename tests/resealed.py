@@ -4,8 +4,11 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
-from solver.document import PlanDocument, config_counts
+from solver.document import RECORDED, PlanDocument, config_counts
 from solver.files import Envelope, sealed
+from solver.options import SolveOptions
+from solver.plan_figures import build_document
+from solver.result import Result
 
 R = TypeVar("R", bound=Envelope)
 Changes = Mapping[str, object] | Callable[[Any], object]
@@ -35,3 +38,9 @@ def forged(document: PlanDocument, changes: Changes) -> PlanDocument:
     """The same with counts of closed configs that fit, as a forger of plans would make it."""
     changed = resealed(document, changes)
     return sealed(changed.but(configs=config_counts(changed.closed_configs)))
+
+
+def said(result: Result) -> dict[str, Any]:
+    """Plan, bound and log; what describes the run itself is left out."""
+    fields = build_document(result, SolveOptions()).model_dump(mode="json")
+    return {key: value for key, value in fields.items() if key not in (*RECORDED, "digest")}

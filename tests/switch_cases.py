@@ -17,10 +17,9 @@ from solver.options import SolveOptions
 from solver.plan_figures import build_document
 from solver.switch_document import SwitchDocument
 from solver.switching.quickest import switch_document
-from tests.expert_instances import expert_instance
 from tests.hand_made import result_of, uniform_plans
 from tests.random_configs import zoned
-from tests.small_instances import gpu, layer, nodes_of, random_instance, workload
+from tests.small_instances import expert_instance, gpu, layer, nodes_of, random_instance, workload
 
 
 def machines(

@@ -26,16 +26,6 @@ ENTRY: dict[str, Any] = {
 }
 
 
-def test_plan_keeps_order_degrees_and_split() -> None:
-    """Stage 1 of every replica is on node 0; 6, 9, 6, 5 layers end at 6, 15, 21, 26."""
-    plan = read_plan(HETERO_SMALL, ENTRY)
-    assert plan.node_order == (1, 0, 2, 3)
-    assert judge(HETERO_SMALL, plan).outside == ()
-    for r, replica in enumerate(plan.replicas):
-        assert [stage.layers for stage in replica.stages] == [(0, 6), (6, 15), (15, 21), (21, 26)]
-        assert (replica.stages[1].group.node, replica.stages[1].group.gpus) == (0, (r,))
-
-
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [

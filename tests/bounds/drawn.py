@@ -7,10 +7,9 @@ from formulations.costs.compute import LayerTimes, layer_times
 from formulations.instance import Instance
 from formulations.plan import Configuration
 from formulations.space import configs
-from tests.expert_instances import expert_instance
 from tests.random_configs import crowded_instance, scheduled, unlike_replicas, zoned
-from tests.small_instances import random_instance, widened
-from tests.unlike_degrees import unlike_instance
+from tests.small_instances import expert_instance, random_instance, widened
+from tests.stage_degrees import unlike_instance
 
 Drawn = tuple[Instance, list[Configuration], list[LayerTimes]]
 

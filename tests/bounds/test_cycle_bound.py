@@ -77,19 +77,6 @@ def test_bounds_are_the_recorded_ones(monkeypatch: pytest.MonkeyPatch) -> None:
     as_recorded("cycle_bound", figures)
 
 
-def test_two_like_stages_turn_through_their_transfers() -> None:
-    """Three stages of 3 ns each, 1 ns apart, 9 micro-batches.
-
-    Latency 9 + 4; the last turn from stage 0 takes 13 for 3 micro-batches; N = 5, all three stages
-    take C = 13, S = 4, n = 3: (5 * 13 - 4) / 3 = 20.3. Together 46.3, of stages alone 13 + 8 * 3.
-    """
-    times = np.ones((3, 3), dtype=np.int64)
-    problem = chain_problem("1f1b", 9, times, 2 * times, [1, 1], [1, 1])
-    best = solve_split(problem, NO_CUTOFF).step_time_ns
-    assert best is not None
-    assert 46 <= windows(problem, best + 1)[1].bound_ns <= best
-
-
 @pytest.mark.parametrize("exponent", [18, 19, 20, 30])
 def test_bug_windows_of_many_micro_batches_refuted_every_path(exponent: int) -> None:
     """Like stages of 3 ns without transfers: m micro-batches take 3 (m + p - 1) ns."""

@@ -17,8 +17,7 @@ from solver.bounds.node_classes import (
 )
 from solver.graph.placements import allowed_layers
 from solver.graph.problem import Intervals
-from tests.chain_instances import FAST, SLOW, chain_instance
-from tests.equal_nodes import OUTSIDE
+from tests.chain_instances import FAST, OUTSIDE, SLOW, chain_instance
 from tests.graph.drawn import drawn_tables, figures
 from tests.recorded import as_recorded, digest, summary
 from tests.seeds import one_each

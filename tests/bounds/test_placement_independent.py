@@ -9,7 +9,7 @@ from solver.bounds.placement_independent import (
     tied_ns,
 )
 from tests.bounds.drawn import drawn_configs
-from tests.equal_nodes import equal_nodes
+from tests.chain_instances import equal_nodes
 from tests.recorded import as_recorded, digest, summary
 
 

@@ -22,7 +22,7 @@ from solver.result import Infeasibility, Result, Status, Termination
 from tests.command_line import refused, run
 from tests.docs_pages import shown_and_printed
 from tests.hand_made import pipelined_result, planless_result
-from tests.mixed_rows import small
+from tests.mixed_lengths import small
 from tests.refusals import refusals
 from tests.resealed import change
 

@@ -23,7 +23,6 @@ from tests.clusters.test_member import few
 from tests.seeds import one_each
 from tests.small_families import (
     SEEDS,
-    found,
     front_of,
     mixed,
     mixed_family,
@@ -55,25 +54,6 @@ def test_fronts_and_subsets_are_those_of_every_plan(seed: int) -> None:
     [point] = searched(small_family(seed, family.most)).points
     assert step_ns(point) == min(ns for ns in times.values() if ns is not None)
     assert point.nodes == family.most
-
-
-@pytest.mark.parametrize("seed", one_each(SEEDS[:4], 4))
-def test_prices_limits_and_rent_decide(seed: int) -> None:
-    """The fastest within a budget, and the cheapest within a time, are points of the front."""
-    family = small_family(seed)
-    measure = TimeAndMoney(family)
-    for time_ns, cost in points_of(measure, found(seed)):
-        limits = {"max_cost_usd_per_step": cost / 3600e9 * (1 + 1e-9)}
-        rich = family.but(instance={"limits": limits})
-        assert [*map(step_ns, searched(rich, TimeAndMoney(rich, money=False)).points)] == [time_ns]
-        early = family.but(instance={"limits": {"max_step_time_s": time_ns / 1e9}})
-        cheap = searched(early, TimeAndMoney(early, time=False))
-        assert {figures[1] for figures in points_of(measure, cheap)} == {cost}
-    poor = family.but(instance={"limits": {"max_price_usd_per_hour": 0.5}})
-    assert searched(poor).clusters == ()
-    groups = [group.but(price_usd_per_hour=0) for group in family.instance.cluster.groups]
-    free = searched(family.but(instance={"cluster": {"groups": tuple(groups)}}))
-    assert [*map(step_ns, free.points)] == [min(ns for ns, _ in points_of(measure, found(seed)))]
 
 
 def test_bug_nodes_that_idle_were_not_paid_from_the_budget() -> None:

@@ -5,8 +5,8 @@ import pytest
 from formulations.costs.context import context_methods, context_s, method_of
 from formulations.instance import Link
 from formulations.plan import Degrees
+from tests.chain_instances import equal_nodes
 from tests.costs.drawn import drawn
-from tests.equal_nodes import equal_nodes
 from tests.oracles.agreement import pages_suffice
 from tests.recorded import as_recorded
 from tests.small_instances import layer

@@ -8,8 +8,8 @@ from formulations.costs.plan_costs import plan_memory
 from formulations.errors import InstanceError
 from formulations.instance.workload import LayerRun
 from formulations.schedules.registry import held
+from tests.chain_instances import equal_nodes
 from tests.costs.drawn import drawn
-from tests.equal_nodes import equal_nodes
 from tests.oracles.agreement import check_memory, pages_suffice
 from tests.recorded import as_recorded, summary
 from tests.small_instances import layer

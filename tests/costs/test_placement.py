@@ -6,7 +6,7 @@ import numpy as np
 
 from formulations.costs.placement import Placer
 from tests.brute_force import all_orders
-from tests.equal_nodes import equal_nodes
+from tests.chain_instances import equal_nodes
 from tests.oracles.agreement import pages_suffice
 from tests.random_configs import random_tables, wide_zones
 from tests.recorded import as_recorded

@@ -11,8 +11,8 @@ from formulations.errors import PlanError
 from formulations.instance import Instance
 from formulations.plan import Recomputed, uniform_plan
 from solver.simulate import step_time_ns
+from tests.chain_instances import equal_nodes
 from tests.costs.drawn import drawn
-from tests.equal_nodes import equal_nodes
 from tests.hand_made import results
 from tests.oracles.agreement import pages_suffice
 from tests.random_configs import slower

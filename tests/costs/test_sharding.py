@@ -15,13 +15,12 @@ from formulations.costs.sharding import (
 )
 from formulations.plan import Degrees
 from formulations.space import configs
+from tests.chain_instances import equal_nodes
 from tests.costs.drawn import drawn
-from tests.equal_nodes import equal_nodes
-from tests.expert_instances import expert_instance
 from tests.oracles.agreement import pages_suffice
 from tests.random_configs import zoned
 from tests.recorded import as_recorded, summary
-from tests.small_instances import plain_config
+from tests.small_instances import expert_instance, plain_config
 
 test_pages_suffice = pages_suffice(1, 3, 7, 44, 305, 361, 394)
 

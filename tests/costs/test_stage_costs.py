@@ -19,9 +19,9 @@ from formulations.costs.tables import CostTables
 from formulations.space import PlanSpace
 from solver.verify.bounds import Prover
 from tests import brute_force
-from tests.cramped import cramped_tables
-from tests.equal_nodes import equal_nodes
+from tests.chain_instances import equal_nodes
 from tests.oracles.agreement import pages_suffice
+from tests.random_configs import cramped_tables
 from tests.recorded import as_recorded, summary
 from tests.seeds import few_and_many
 

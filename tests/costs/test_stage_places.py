@@ -9,8 +9,8 @@ from formulations.plan import Degrees
 from formulations.space import configs
 from formulations.space.layouts import layouts
 from formulations.space.slots import stage_places
+from tests.chain_instances import equal_nodes
 from tests.costs.drawn import drawn
-from tests.equal_nodes import equal_nodes
 from tests.oracles.agreement import pages_suffice
 from tests.recorded import as_recorded, summary
 from tests.small_instances import plain_config

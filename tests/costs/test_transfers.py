@@ -19,11 +19,11 @@ from formulations.costs.transfers import (
 from formulations.decisions import Decisions
 from formulations.instance.sizes import TransformerSizes
 from formulations.instance.transformer import build_workload
-from tests.equal_nodes import equal_nodes
+from tests.chain_instances import equal_nodes
 from tests.oracles.agreement import pages_suffice
 from tests.random_configs import wide_zones
 from tests.recorded import as_recorded
-from tests.unlike_degrees import unlike_tables
+from tests.stage_degrees import unlike_tables
 
 test_pages_suffice = pages_suffice(8, 34, 41, 59)
 

@@ -19,9 +19,9 @@ from solver.graph.problem import Intervals, SplitProblem
 from solver.heuristics.node_orders import node_orders
 from solver.heuristics.time_tables import TimeTables
 from tests import brute_force, recursion
-from tests.cramped import cramped_tables
 from tests.random_configs import (
     WITH_NEW,
+    cramped_tables,
     crowded_instance,
     extreme_tables,
     random_config,
@@ -31,8 +31,7 @@ from tests.random_configs import (
 )
 from tests.recorded import digest, summary
 from tests.small_instances import random_instance
-from tests.stage_degrees import meshed_instance, stage_instance
-from tests.unlike_degrees import unlike_tables
+from tests.stage_degrees import meshed_instance, stage_instance, unlike_tables
 
 NO_CUTOFF = 1 << 50
 

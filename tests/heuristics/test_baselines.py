@@ -8,8 +8,6 @@ import pytest
 from formulations.costs.plan_costs import plan_costs
 from formulations.costs.tables import CostTables, build_tables
 from formulations.instance import Cluster, Instance, Link, SearchSpace
-from formulations.instance.sizes import TransformerSizes
-from formulations.instance.transformer import build_workload
 from formulations.space import configs
 from solver.heuristics import baselines
 from solver.heuristics.balance import Balance, Split, SplitSpace
@@ -119,39 +117,6 @@ def test_plans_beyond_a_limit_are_refused(limit: str) -> None:
     for value, expected in ((best * 1.001, found), (best * 0.999, None)):
         limited = instance.but(limits={limit: value})
         assert minmax_plan(limited, configs(limited)) == expected
-
-
-#: Narayanan et al. 2021, table 1: heads, hidden size, layers, t, p, GPUs, batch.
-PUBLISHED = [  # 1.7, 39.1 and 145.6 billion parameters
-    (24, 2304, 24, 1, 1, 32, 512),
-    (64, 8192, 48, 8, 2, 512, 1536),
-    (96, 12288, 80, 8, 8, 1536, 2304),
-]
-
-
-@pytest.mark.parametrize(("heads", "hidden", "blocks", "tp", "pp", "gpus", "batch"), PUBLISHED)
-def test_megatron_rule_gives_the_published_degrees(
-    heads: int, hidden: int, blocks: int, tp: int, pp: int, gpus: int, batch: int
-) -> None:
-    """A100 of 80 GB in nodes of 8, full recomputation; the distributed optimizer is not needed."""
-    sizes = TransformerSizes(
-        hidden_size=hidden,
-        layers=blocks,
-        heads=heads,
-        vocabulary_size=51200,
-        learned_positions=2048,
-    )
-    gpt = build_workload(sizes, name="gpt", source="test", sequence_length=2048, global_batch=batch)
-    link = Link(bandwidth_bytes_per_s=1e11, latency_s=0)
-    a100 = gpu("A100-80", 312, 80).but(peak_flops={gpt.precision: 3.12e14})
-    group = nodes_of(
-        a100, name="dgx", gpus_per_node=8, nodes=gpus // 8, intra_node=link, inter_node=link
-    )
-    search = SearchSpace(recompute=("full",), idle_nodes=False, micro_batch=(1, 2, 4))
-    cluster = Cluster(groups=(group,))
-    instance = Instance(name="gpt", source="test", workload=gpt, cluster=cluster, search=search)
-    plan, _ = megatron_rule(instance, configs(instance)) or pytest.fail("no plan")
-    assert (plan.config.widest_tp, plan.config.pp) == (tp, pp)
 
 
 def balances(seeds: Sequence[int]) -> Iterator[Balance]:

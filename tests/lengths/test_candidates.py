@@ -30,7 +30,7 @@ from solver.lengths.candidates import (
 from solver.simulate import step_time_ns
 from solver.study.store import open_study
 from tests.command_line import output
-from tests.mixed_rows import mixed_strategies, small
+from tests.mixed_lengths import mixed_strategies, small
 from tests.recorded import as_recorded, digest
 
 #: Sequences for which memory is too small where a GPU holds much.

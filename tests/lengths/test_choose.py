@@ -10,14 +10,15 @@ from solver.options import SolveOptions
 from solver.result import Status, Termination
 from solver.verify import verify_lengths
 from tests.mixed_lengths import (
+    OTHER_NODE,
     ascending_tours,
     free_tours,
     least_ns,
     random_mixed,
+    small,
     tour_ns,
     with_free_sequences,
 )
-from tests.mixed_rows import OTHER_NODE, small
 from tests.seeds import few_and_many
 
 

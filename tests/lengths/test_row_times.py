@@ -19,7 +19,7 @@ from formulations.lengths.row_times import (
     upper_fit,
 )
 from tests.hand_made import uniform_plans
-from tests.mixed_rows import small
+from tests.mixed_lengths import small
 from tests.recorded import as_recorded, digest
 
 

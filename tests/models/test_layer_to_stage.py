@@ -14,9 +14,8 @@ from formulations.models.layer_to_stage import Split, excess, longest_path, poss
 from tests import brute_force
 from tests.brute_force import all_splits
 from tests.chain_instances import chain_of
-from tests.cramped import cramped_tables
 from tests.loop_checks import judge
-from tests.random_configs import random_optimum_ns, random_tables
+from tests.random_configs import cramped_tables, random_optimum_ns, random_tables
 from tests.recorded import as_recorded
 from tests.seeds import one_each
 from tests.twins import TWINS, Twin, all_solutions, check_sizes

@@ -6,7 +6,6 @@ import pytest
 
 from formulations.decisions import Given
 from tests import brute_force
-from tests.equal_nodes import equal_nodes
 from tests.models.test_node_order import counted_terms, least_terms
 from tests.random_configs import wide_zones
 from tests.seeds import one_each
@@ -21,15 +20,6 @@ def test_costs_of_orders_over_many_zones(twin: Twin, seed: int) -> None:
     boundaries = next(brute_force.all_splits(tables))
     order = tuple(random.Random(seed).sample(range(6), 6))
     assert least_terms(twin, tables, order, boundaries) == counted_terms(tables, order, boundaries)
-
-
-@pytest.mark.parametrize("twin", TWINS, ids=lambda twin: twin.name)
-@pytest.mark.parametrize(("zones", "dp"), [("xyzxxy", 3), ("xyzxxz", 3), ("wxyzwwyy", 4)])
-def test_rings_join_neighbours_among_the_zones(twin: Twin, zones: str, dp: int) -> None:
-    """(20) A ring over x, y, z shares each link with another ring, one over w, x, y, z too."""
-    tables = equal_nodes(len(zones), 1, 1, dp, 2, zones=zones)
-    order = tuple(range(len(zones)))
-    assert least_terms(twin, tables, order, (0, 2, 4)) == counted_terms(tables, order, (0, 2, 4))
 
 
 def test_models_are_the_recorded_ones() -> None:

@@ -10,7 +10,7 @@ from formulations.models.cpsat import CpSat
 from formulations.models.stage_times import least_runs
 from formulations.models.step_time import OneConfig
 from tests import brute_force
-from tests.cramped import cramped_tables
+from tests.random_configs import cramped_tables
 from tests.twins import check_sizes, has_solution
 
 

@@ -6,7 +6,7 @@
 import json
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from io import StringIO
 from types import SimpleNamespace
 from typing import cast
@@ -17,10 +17,14 @@ from rich.console import RenderableType
 from formulations.instance.catalogue import gpu_catalogue
 from formulations.instance.huggingface import sizes_from_config
 from formulations.instance.transformer import build_workload
+from solver.clusters.front import TimeAndNodes
 from solver.comparison import Answer, Comparison, Evaluation, Finding
 from solver.document import PlanDocument
 from solver.files import sealed
-from solver.front_document import ClusterRecord
+from solver.fleet_document import FleetDocument
+from solver.fleets.fleet import next_fleet, start_fleet
+from solver.fleets.recovery import Horizon
+from solver.front_document import ClusterRecord, FrontDocument
 from solver.lengths.choose import build_lengths, choose
 from solver.lengths_document import LengthsDocument
 from solver.plan_figures import costs_of
@@ -51,7 +55,8 @@ from tests.certified_cases import CASES
 from tests.conftest import ROOT
 from tests.hand_made import document_of, pipelined_result, planless_result
 from tests.mixed_lengths import random_mixed
-from tests.report.cases import fleets, front, subsets
+from tests.random_fleets import even_designs, fleet_instance
+from tests.small_families import SEEDS, found, searched, small_family
 from tests.switch_cases import example
 
 MS = 10**6
@@ -60,6 +65,37 @@ THEIRS = Mark("other", Figures(1.0, 1.0), "x", "theirs < ours")
 FOLDER = ROOT / "tests" / "data" / "shown"
 #: Plans that together have zones, chunks, experts, spot nodes, split backward passes, idle nodes.
 PLANS = ("on_spot", "interleaved", "zones", "split_backward", "whole_experts", "sharded", "idle")
+
+
+HOUR = Horizon(3600 * 10**9)
+
+
+@cache
+def front() -> FrontDocument:
+    """A front of money with several points, found in 2 s."""
+    return unsearched(found(SEEDS[0]))
+
+
+@cache
+def subsets() -> FrontDocument:
+    """The best subsets of the same nodes."""
+    family = small_family(SEEDS[0])
+    return unsearched(searched(family, TimeAndNodes(family)))
+
+
+def unsearched(document: FrontDocument) -> FrontDocument:
+    """Whatever the search took, and by which means it closed its clusters."""
+    clusters = tuple(cluster.but(closed_by="search") for cluster in document.clusters)
+    return document.but(runtime_s=2.0, clusters=clusters)
+
+
+@cache
+def fleets() -> tuple[FleetDocument, FleetDocument, FleetDocument]:
+    """Seven nodes, templates of two and three, one fault; without a node; with it again."""
+    fleet = start_fleet(fleet_instance(7), even_designs(range(2, 4)), 1)
+    lost = fleet.pipelines[0].nodes[0]
+    after = next_fleet(fleet, [lost], [], HOUR)
+    return fleet, after, next_fleet(after, [], [lost], HOUR)
 
 
 def drawn(*parts: RenderableType) -> str:

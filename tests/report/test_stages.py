@@ -13,7 +13,7 @@ from solver.report.stages import (
     traffic_table,
     zone_lines,
 )
-from tests.equal_nodes import equal_nodes
+from tests.chain_instances import equal_nodes
 from tests.hand_made import document_of, result_of
 from tests.recorded import as_recorded
 from tests.report.shown import PLANS, drawn, plan, stored

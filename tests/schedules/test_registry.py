@@ -55,24 +55,6 @@ def test_zero_bubble_figures_of_its_authors(reference: Path) -> None:
         assert peaks == case["result"]["peak"]
 
 
-@pytest.mark.parametrize(("p", "groups"), [(2, 2), (3, 1), (4, 2), (8, 3)])
-def test_bubbles_of_equal_stages(p: int, groups: int) -> None:
-    """1F1B (p-1)(F+B), interleaved that over v, ZB-H1 (p-1)(F+B-W), without transfers."""
-    m = p * groups
-    bubbles: list[tuple[ScheduleName, int, int]] = [
-        ("1f1b", 1, (p - 1) * (6 + 12)),
-        ("interleaved", 2, (p - 1) * (6 + 12) // 2),
-        ("interleaved", 3, (p - 1) * (6 + 12) // 3),
-        ("zb-h1", 1, (p - 1) * (6 + 7 - 5)),
-    ]
-    for name, v, bubble in bubbles:
-        split = 5 if name == "zb-h1" else 0
-        full = np.ones((p * v, 1), dtype=np.int64)
-        passes = full * (6 // v), full * (12 // v - split), full[1:] * 0
-        times = Times(*passes, weight=full * split if split else None)
-        assert simulate(schedule_graph(name, p, m, v), times).max() == m * (6 + 12) + bubble
-
-
 @pytest.mark.parametrize(
     "schedule", [name for name, one in registry.SCHEDULES.items() if one.settles]
 )

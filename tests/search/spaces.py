@@ -12,13 +12,10 @@ from formulations.instance import Instance
 from solver.options import SolveOptions
 from solver.result import Termination
 from solver.search.plan_search import PlanSearch
-from tests.cramped import one_degree
-from tests.expert_instances import expert_instance
-from tests.random_configs import scheduled, slower, zoned
+from tests.random_configs import one_degree, scheduled, slower, zoned
 from tests.recorded import as_recorded, digest
-from tests.small_instances import random_instance, widened
-from tests.stage_degrees import stage_instance
-from tests.unlike_degrees import unlike_instance
+from tests.small_instances import expert_instance, random_instance, widened
+from tests.stage_degrees import stage_instance, unlike_instance
 
 THREE_STAGES = {"pipeline_parallel": (1, 2, 3)}
 

@@ -43,8 +43,15 @@ from tests.random_configs import WITH_NEW, random_optimum_ns, random_tables, sch
 from tests.recorded import as_recorded, digest
 from tests.seeds import few_and_many
 from tests.small_instances import plain_config, random_instance
-from tests.stage_degrees import Bench, meshed_instance, stage_instance
-from tests.unlike_degrees import meshed_groups, unlike_configs, unlike_instance, unlike_tables
+from tests.stage_degrees import (
+    Bench,
+    meshed_groups,
+    meshed_instance,
+    stage_instance,
+    unlike_configs,
+    unlike_instance,
+    unlike_tables,
+)
 
 EXACT = SolveOptions(gap=0.0)
 

@@ -8,9 +8,8 @@ from solver.search import open_list
 from solver.search.driver import solve
 from solver.search.open_list import OpenList
 from solver.search.plan_search import PlanSearch
-from tests.expert_instances import expert_instance
 from tests.search.spaces import recorded_searches
-from tests.small_instances import random_instance
+from tests.small_instances import expert_instance, random_instance
 
 test_searches_are_the_recorded_ones = recorded_searches()
 

@@ -22,7 +22,7 @@ from solver.search.enumeration import enumerate_config
 from solver.search.plan_search import PlanSearch
 from solver.search.ray_pool import RayCrew
 from solver.search.worker_pool import Asked, Reply
-from tests.said import said
+from tests.resealed import said
 from tests.small_instances import random_instance
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -20,7 +20,7 @@ from solver.search.enumeration import enumerate_config
 from solver.search.progress import Progress
 from tests.best_plans import check_verified
 from tests.command_line import refused
-from tests.said import said
+from tests.resealed import said
 from tests.seeds import one_each
 from tests.small_instances import random_instance
 

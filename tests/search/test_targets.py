@@ -15,9 +15,8 @@ from solver.result import OtherTarget
 from solver.search import targets
 from solver.search.driver import solve as solve_alone
 from solver.search.targets import solve
-from tests.expert_instances import expert_instance
 from tests.seeds import one_each
-from tests.small_instances import random_instance
+from tests.small_instances import expert_instance, random_instance
 
 
 @pytest.fixture(autouse=True)

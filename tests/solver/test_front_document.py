@@ -5,7 +5,7 @@ import pytest
 from formulations.costs.renting import Terms
 from formulations.instance import Objective
 from solver.front_document import TermsDocument
-from tests.report.cases import front
+from tests.report.shown import front
 from tests.small_instances import random_instance
 
 

@@ -21,12 +21,11 @@ from solver.export import accelerate, deepspeed, megatron
 from solver.export.job import Job, read_settings
 from solver.export.registry import EXPORTERS
 from solver.search.driver import solve
-from tests.expert_instances import expert_instance
 from tests.hand_made import uniform_plans
 from tests.oracles.launch import held_twice
 from tests.seeds import few_and_many, one_each
-from tests.small_instances import random_instance
-from tests.unlike_degrees import unlike_instance
+from tests.small_instances import expert_instance, random_instance
+from tests.stage_degrees import unlike_instance
 
 Launcher = Literal["megatron", "flagscale", "torchtitan"]
 TARGETS: tuple[Launcher, ...] = get_args(Launcher)

@@ -1,5 +1,6 @@
 """Replicas in several shard groups (HSDP): best plans, bounds, launch files, and who runs them."""
 
+import random
 from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
@@ -9,8 +10,9 @@ import pytest
 
 from formulations.costs.plan_costs import plan_costs
 from formulations.costs.tables import build_tables
-from formulations.instance import Instance
+from formulations.instance import Instance, Link, SearchSpace
 from formulations.instance.load import parse_instance
+from formulations.instance.search import Overlap
 from formulations.instance.targets import Target
 from formulations.space import PlanSpace, configs
 from formulations.space.launch import able
@@ -27,7 +29,16 @@ from solver.verify.closed_forms import ClosedForms
 from tests.best_plans import check_claims, check_verified, optima_ns
 from tests.export_cases import UNTIED
 from tests.seeds import few_and_many
-from tests.shard_groups import sharded_instance
+from tests.small_instances import (
+    HIDDEN,
+    ROOMY,
+    gpu,
+    instance_of,
+    nodes_of,
+    random_layers,
+    with_ends,
+    workload,
+)
 
 METHODS: tuple[Method, ...] = ("exact", "cpsat", "milp")
 
@@ -118,3 +129,38 @@ def test_what_is_exported_is_read_back(degrees: str, tmp_path: Path) -> None:
         assert again.config == plan.config.but(recompute=again.config.recompute)
         costs = (plan_costs(instance, which) for which in (plan, again.plan))
         assert len({step_time_ns(each) for each in costs}) == 1
+
+
+def sharded_instance(seed: int) -> Instance:
+    """Two to four nodes of two or four GPUs, of two types; ZeRO 1 to 3 in one to four groups."""
+    rng = random.Random(seed)
+    size = rng.choice([2, 4])
+    groups = [
+        nodes_of(
+            gpu(name, tflops, rng.choice([1.2, 8])),
+            gpus_per_node=size,
+            nodes=rng.randint(1, 2) if size == 2 else 1,
+            intra_node=Link(bandwidth_bytes_per_s=rng.choice([1e10, 4e10]), latency_s=1e-6),
+            inter_node=Link(bandwidth_bytes_per_s=rng.choice([1e9, 5e9]), latency_s=1e-5),
+        )
+        for name, tflops in [("fast", 120), ("slow", 60)][: rng.randint(1, 2)]
+    ]
+    chain = random_layers(rng, with_ends(rng.randint(2, 3)))
+    return instance_of(
+        f"sharded_{seed}",
+        workload(
+            chain, 4 if len(groups) > 1 else 8, rng.randint(1, 20) * 10**6, rng.random() < 0.5
+        ),
+        groups,
+        (2, 0.9),
+        (4, 0.7),
+        search=SearchSpace(
+            micro_batch=(1,),
+            zero=(1, 2, 3),
+            optimizer_instances=(1, 2),
+            idle_nodes=False,
+            schedule=("interleaved",) if seed % 5 == 4 else ("1f1b",),
+            overlap=HIDDEN if seed % 4 == 3 else Overlap(),
+        ),
+        limits=ROOMY,
+    )

@@ -23,7 +23,7 @@ from tests.brute_force import meshes_run
 from tests.export_cases import UNTIED, instance_of
 from tests.random_spaces import random_space
 from tests.recorded import as_recorded, digest
-from tests.unlike_degrees import meshed_groups, unlike_configs
+from tests.stage_degrees import meshed_groups, unlike_configs
 
 
 @pytest.mark.parametrize("target", TARGETS)

@@ -21,10 +21,10 @@ from solver.search.driver import solve
 from solver.simulate import step_time_ns
 from tests.best_plans import check_verified
 from tests.conftest import ROOT
-from tests.expert_instances import expert_instance
 from tests.oracles import launch
 from tests.search.spaces import groups
 from tests.seeds import few_and_many, one_each
+from tests.small_instances import expert_instance
 from tests.space.test_launchable import Launcher, exported, instance_for, read_back
 
 EXACT = SolveOptions(gap=0.0)

@@ -33,7 +33,7 @@ from solver.study import store
 from solver.study.store import StudyError, made_once, open_study, read_study, study_at
 from tests.conftest import ROOT
 from tests.recorded import as_recorded
-from tests.said import said
+from tests.resealed import said
 from tests.seeds import few_and_many
 from tests.small_instances import random_instance
 

@@ -10,10 +10,10 @@ from formulations.instance import Instance
 from formulations.switching.shards import Kind, layout_of
 from formulations.switching.switch import Sending, port_bound, published_plan, switch_of
 from solver.switch_document import gpu_names
-from tests.expert_instances import expert_instance
 from tests.oracles.switch import needs
 from tests.recorded import as_recorded
-from tests.small_instances import random_instance
+from tests.small_instances import expert_instance, random_instance
+from tests.stage_degrees import unlike_instance
 from tests.switch_cases import (
     SIZE,
     cluster,
@@ -23,7 +23,6 @@ from tests.switch_cases import (
     whole_switch,
     zoned_instance,
 )
-from tests.unlike_degrees import unlike_instance
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from solver.verify.bounds import Clock, Prover, TimeUpError
 from tests import brute_force
 from tests.best_plans import all_tables
 from tests.certified_cases import instance
-from tests.cramped import cramped_instance
+from tests.random_configs import cramped_instance
 from tests.seeds import few_and_many
 from tests.small_instances import plain_config, random_instance
 

@@ -20,7 +20,7 @@ from tests.random_configs import random_tables
 from tests.recorded import as_recorded, digest, summary
 from tests.seeds import few_and_many
 from tests.small_instances import workload
-from tests.unlike_degrees import unlike_tables
+from tests.stage_degrees import unlike_tables
 
 
 def tied_chain(dp: int = 1) -> CostTables:

@@ -15,12 +15,14 @@ from solver.verify.exhaust import exhaust
 from tests import brute_force
 from tests.best_plans import check_claims
 from tests.chain_instances import FAST, measured_chain
-from tests.cramped import cramped_tables, with_cores, with_less_memory
 from tests.random_configs import (
+    cramped_tables,
     crowded_instance,
     random_config,
     random_optimum_ns,
     random_tables,
+    with_cores,
+    with_less_memory,
     zoned,
 )
 from tests.recorded import as_recorded, digest

@@ -2,65 +2,28 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from itertools import product
-from typing import Any, get_args
 
 import pytest
 
 from formulations.costs.tables import build_tables
-from formulations.instance.search import RECOMPUTE_WAYS, ScheduleName, SearchSpace
-from formulations.instance.targets import TARGETS, Target
+from formulations.instance.search import SearchSpace
 from formulations.space import configs
 from solver.document import PlanDocument
 from solver.options import SolveOptions
 from solver.plan_figures import build_document
 from solver.search.driver import solve
 from solver.verify import Effort, Verification, verify_document
-from solver.verify.feasibility import check_target
-from solver.verify.findings import Findings
 from tests.best_plans import check_space
 from tests.brute_force import all_orders
 from tests.certified_cases import CASES, instance, solved_document
-from tests.cramped import cramped_instance, one_degree, recomputing
-from tests.hand_made import document_of, pipelined_result
+from tests.random_configs import cramped_instance, one_degree, recomputing
 from tests.recorded import as_recorded
 from tests.resealed import forged
 from tests.search.test_enumeration import answer, small_configs
 from tests.seeds import one_each
 from tests.small_instances import layer, workload
-from tests.stage_degrees import stage_instance
-from tests.unlike_degrees import unlike_instance
+from tests.stage_degrees import stage_instance, unlike_instance
 from tests.verify.forgeries import judged
-
-SPACES: list[dict[str, Any]] = [
-    *({"degrees": per} for per in ("uniform", "per_group")),
-    *({"schedule": (name,)} for name in get_args(ScheduleName)),
-    *({"micro_batches": shares} for shares in ("even", "uneven")),
-    *({"recompute": (way,)} for way in RECOMPUTE_WAYS),
-    *({"recompute_per": per} for per in ("plan", "stage")),
-    *({"zero": (zero,)} for zero in (0, 1, 2)),
-    *({"embedding_only_stages": flag} for flag in (False, True)),
-]
-
-
-@pytest.mark.parametrize(("target", "fields"), [*product(TARGETS, SPACES)])
-def test_values_that_a_target_cannot_run_are_refused(
-    target: Target, fields: dict[str, Any]
-) -> None:
-    """One odd value in a plan space of its own, by the rules of the target."""
-    fitting = {"schedule": ("1f1b",), "recompute": ("none",), "recompute_per": "plan"}
-    search = SearchSpace.model_validate({"target": target, "zero": (0,), **fitting, **fields})
-    ((name, value),) = fields.items()
-    instance = pipelined_result().instance.but(search=search)
-    document = document_of(pipelined_result()).but(instance=instance, target=target)
-    findings = Findings()
-    check_target(document, findings)
-    one = value[0] if isinstance(value, tuple) else value
-    free = target == "flagscale" and name == "recompute"  # all stages alike
-    runs = free or TARGETS[target].allows(name, one)
-    if name == "zero" and target == "torchtitan":
-        runs = True  # by the number of stages, below
-    assert (not findings.problems) == runs
 
 
 @pytest.mark.parametrize("seed", one_each(range(60), 12))

@@ -15,8 +15,7 @@ from solver.lengths.choose import build_lengths, choose
 from solver.lengths_document import LengthsDocument
 from solver.verify import Effort, verify_lengths
 from solver.verify.lengths_file import least_ascending_ns
-from tests.mixed_lengths import ascending_tours, least_ns, random_mixed
-from tests.mixed_rows import OTHER_NODE, small
+from tests.mixed_lengths import OTHER_NODE, ascending_tours, least_ns, random_mixed, small
 from tests.recorded import as_recorded
 from tests.resealed import Changes, resealed
 from tests.seeds import few_and_many

@@ -13,10 +13,10 @@ from solver.verify.orders import OrderGraph
 from solver.verify.refutation import question_of
 from solver.verify.stages import ChunkStages
 from tests.best_plans import check_claims
-from tests.expert_instances import expert_instance
 from tests.random_configs import random_optimum_ns, random_tables, scheduled
 from tests.recorded import as_recorded, digest, summary
 from tests.seeds import few_and_many
+from tests.small_instances import expert_instance
 
 
 @pytest.mark.parametrize("zones", [False, True])

@@ -10,13 +10,12 @@ from formulations.lengths.problem import Moves
 from solver.files import sealed
 from solver.switching.quickest import switch_document
 from solver.verify import verify_switch
-from tests.expert_instances import expert_instance
 from tests.recorded import as_recorded
 from tests.resealed import resealed
 from tests.seeds import one_each
-from tests.small_instances import random_instance
+from tests.small_instances import expert_instance, random_instance
+from tests.stage_degrees import unlike_instance
 from tests.switch_cases import example, plan_files, switches, zoned_instance
-from tests.unlike_degrees import unlike_instance
 from tests.verify.forgeries import judged
 
 

@@ -17,7 +17,7 @@ from solver.verify.bounds import Clock, Prover
 from solver.verify.cascade import Claim, searched
 from solver.verify.zone_links import keeps_stages_apart, spanning_ns
 from tests import brute_force
-from tests.equal_nodes import equal_nodes
+from tests.chain_instances import equal_nodes
 from tests.random_configs import extreme_optimum_ns, extreme_tables
 from tests.seeds import few_and_many, one_each
 from tests.small_instances import plain_config
