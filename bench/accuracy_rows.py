@@ -14,9 +14,9 @@ FlagPerf: Megatron-core 0.6 with the distributed optimizer; recompute-activation
 recomputation, of which flash attention leaves nothing. Where the batch is not stated and a replica
 is one stage, 32 micro-batches: the speed hardly depends on it.
 torchtitan, NeMo AutoModel: FSDP2 as ZeRO 3, with several stages as ZeRO 1; gradients in 32 bit.
-Selective recomputation of every second op or layer counts as that of every second block. Pipelines
-have as many micro-batches as stages unless stated (`pipeline_parallel_microbatches` of its first
-releases).
+Selective recomputation is torchtitan's per operator, as `llama3_8b.toml` of its releases has it.
+Pipelines have as many micro-batches as stages unless stated (`pipeline_parallel_microbatches` of
+its first releases).
 Stages have as many blocks each, or where that cannot be as much work.
 """
 
@@ -226,7 +226,7 @@ def _sharded(row: Row, source: str, gpu: str, seconds: float, precision: str) ->
         measured_bytes=_gib(row, "memory_gib"),
         counted="reserved",
     )
-    halved = row.get("recompute") == "selective"
+    recompute = row.get("recompute") or "none"
     run = Run(
         _workload(row, sizes_of(name), row["global_batch"], precision, "fp32"),
         [_group(gpu, 8, gpus)],
@@ -235,8 +235,7 @@ def _sharded(row: Row, source: str, gpu: str, seconds: float, precision: str) ->
         micro_batch=micro_batch,
         chunks=row.get("vpp") or (2 if "interleaved" in str(row.get("schedule")).lower() else 1),
         zero=3 if degrees["pp"] == 1 else 1,
-        recompute="full" if halved or row.get("recompute") == "full" else "none",
-        halved=halved,
+        recompute={"selective": "per_op"}.get(recompute, recompute),
         **degrees,
     )
     return case, run

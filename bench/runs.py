@@ -20,7 +20,7 @@ from formulations.decisions import Decisions
 from formulations.instance import GpuType, Instance
 from formulations.instance.catalogue import workload_catalogue
 from formulations.instance.load import parse_instance
-from formulations.plan import Configuration, Degrees, Plan, Recomputed, uniform_plan
+from formulations.plan import Configuration, Degrees, Plan
 from solver.simulate import step_time_ns
 
 Row = Mapping[str, Any]
@@ -63,7 +63,7 @@ class Case:
 class Run:
     """What a row says of its run, in words of an instance and a configuration.
 
-    groups: `cluster.groups` as written. halved: every second block of a stage is recomputed.
+    groups: `cluster.groups` as written.
     launch_s: seconds of a launch on the row's hosts; None for the catalogue's.
     """
 
@@ -79,7 +79,6 @@ class Run:
     chunks: int = 1
     zero: int = 1
     recompute: str = "none"
-    halved: bool = False
     boundaries: Sequence[int] | None = None
     launch_s: float | None = None
     cluster: dict[str, Any] = field(default_factory=dict)
@@ -125,7 +124,7 @@ class Run:
                 "etp": 1 if self.tp > 1 and experts else None,
                 "micro_batch": self.micro_batch,
                 "schedule": "interleaved" if self.chunks > 1 and self.pp > 1 else "1f1b",
-                "recompute": ("none", "full") if self.halved else (self.recompute,),
+                "recompute": (self.recompute,),
                 "zero": self.zero,
                 "nodes_used": tuple(group.nodes for group in instance.cluster.groups),
                 "vpp": self.chunks if self.pp > 1 else 1,
@@ -139,14 +138,7 @@ class Run:
         boundaries = tuple(self.boundaries or even_boundaries(tables))
         share = instance.workload.global_batch // (self.dp * self.micro_batch)
         order, shares = instance.cluster.node_groups, (share,) * self.dp
-        if not self.halved:
-            return instance, Decisions(order, boundaries, shares).plan(tables)
-
-        def half(d: int, j: int, m: int, chunks: Sequence[tuple[int, int]]) -> list[Recomputed]:
-            blocks = [sum(tables.is_block[start:end]) for start, end in chunks]
-            return [Recomputed(way="full", blocks=int(count) // 2) for count in blocks]
-
-        return instance, uniform_plan(instance, config, order, boundaries, shares, half)
+        return instance, Decisions(order, boundaries, shares).plan(tables)
 
 
 def with_gpus(instance: Instance, change: Callable[[GpuType], GpuType]) -> Instance:

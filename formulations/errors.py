@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterable, Sequence
-from typing import ParamSpec, TypeVar, cast
+from typing import NamedTuple, ParamSpec, TypeVar, cast
 
 Found = TypeVar("Found")
 P = ParamSpec("P")
@@ -96,3 +96,10 @@ def all_of(checks: Iterable[Callable[[], Found]]) -> list[Found]:
     values = [wrong.of(check) for check in checks]
     wrong.tell()
     return cast(list[Found], values)
+
+
+class Fault(NamedTuple):
+    """What is wrong with a value, and which ones may be."""
+
+    found: str
+    allowed: str

@@ -13,16 +13,16 @@ precision. Fused (flash) attention is one kernel, with a maximum and half of its
 works out, the masked half of the scores left out; without it the scores count as products. In
 fp8 the products of blocks run at the fp8 peak, attention and head at the 16-bit one.
 Backward is twice forward (Narayanan et al. 2021, appendix), of fused attention at a lower rate;
-full recomputation repeats the forward pass of blocks, selective that of their
-attention's core (Korthikanti et al. 2023, sections 2 and 5), of a measured forward pass its share
-by this model. Sequence parallelism moves what tensor parallelism alone does, a reduce-scatter and
-an all-gather for each all-reduce, and hides what it gathers again (section 4.2.2). Weight
-gradients, where a schedule splits them off, take their share of the backward pass's FLOPs (Qi et
-al., ICLR 2024, table 1: as many as the products with weights take forward), of a measured backward
-pass too where the profile has no time of their own. Launches bound small workloads: Cheng et al.
-2024, section 5. Layers measured on a GPU type correct these times near their size:
-`formulations.costs.layer_factors`. How far this is from published times:
-tests/bench/test_calibration.py.
+full recomputation repeats the forward pass of blocks, selective that of their attention's core
+(Korthikanti et al. 2023, sections 2 and 5), per operator that of half of the products and all small
+kernels (torchtitan), of a measured forward pass its share by this model. Sequence parallelism moves
+what tensor parallelism alone does, a reduce-scatter and an all-gather for each all-reduce, and
+hides what it gathers again (section 4.2.2). Weight gradients, where a schedule splits them off,
+take their share of the backward pass's FLOPs (Qi et al., ICLR 2024, table 1: as many as the
+products with weights take forward), of a measured backward pass too where the profile has no time
+of their own. Launches bound small workloads: Cheng et al. 2024, section 5. Layers measured on a GPU
+type correct these times near their size: `formulations.costs.layer_factors`. How far this is from
+published times: tests/bench/test_calibration.py.
 """
 
 from collections.abc import Sequence
@@ -116,6 +116,34 @@ def analytic_s(
     return Passes(max(forward_s, host_s), max(backward_s, 2 * host_s))
 
 
+def _core(layer: Layer) -> Layer:
+    """What selective recomputation repeats: from the scores to the weighted sum of the values."""
+    return layer.model_copy(
+        update={
+            "forward_flops": layer.unweighted_flops,
+            "expert_flops": 0,
+            "routed_bytes": 0,
+            "kernels": layer.core_kernels,
+            "memory_kernels": layer.core_memory_kernels,
+            "replicated_activation_bytes": 0,
+            "unsplit_bytes": 0,
+            "sharded_activation_bytes": layer.core_bytes,
+        }
+    )
+
+
+def _per_op(layer: Layer) -> Layer:
+    """What recomputation per operator repeats: some products, and all that memory bounds."""
+    return layer.model_copy(
+        update={
+            "forward_flops": layer.per_op_flops,
+            "unweighted_flops": 0,
+            "attention_flops": 0,
+            "kernels": layer.per_op_kernels + layer.memory_kernels,
+        }
+    )
+
+
 @dataclass(frozen=True)
 class _Slot:
     """Where a layer is worked on: the GPUs of a slot, with b sequences on each part of it."""
@@ -137,24 +165,14 @@ class _Slot:
         work, split = (layer, self.group, workload.precision), self.instance.splits_sequence(tp)
         return analytic_s(*work, tp, self.share, split, self.members, workload.gradient_bytes)
 
-    def core_share(self, layer: Layer) -> float:
-        """Of a forward pass without traffic, the share that selective recomputation repeats."""
-        if not layer.core_kernels:
+    def repeated_share(self, layer: Layer, way: Recompute) -> float:
+        """Of a block's forward pass without traffic, the share that recomputation repeats."""
+        if way == "none" or not layer.is_block:
             return 0.0
-        core = layer.model_copy(  # from the scores to the weighted sum of the values
-            update={
-                "forward_flops": layer.unweighted_flops,
-                "expert_flops": 0,
-                "routed_bytes": 0,
-                "kernels": layer.core_kernels,
-                "memory_kernels": layer.core_memory_kernels,
-                "replicated_activation_bytes": 0,
-                "sharded_activation_bytes": layer.core_bytes,
-            }
-        )
-        precision, tp = self.instance.workload.precision, self.degrees.tp
-        core_s = analytic_s(core, self.group, precision, tp, self.share).forward
-        return core_s / self.passes_s(layer).forward
+        if way == "full":
+            return 1.0
+        part = _per_op(layer) if way == "per_op" else _core(layer)
+        return self.passes_s(part).forward / self.passes_s(layer).forward if part.kernels else 0.0
 
     def compute_s(self, layer: Layer) -> tuple[LayerSeconds, Origin | str]:
         """As measured, or by the analytic model and layers measured near this size."""
@@ -168,10 +186,11 @@ class _Slot:
         factor, source = layer_factor(self.instance, self.group.gpu, shape, layer.is_block)
         return LayerSeconds(factor * passes.forward, factor * passes.backward, None), source
 
-    def traffic_s(self, layer: Layer, timed: bool) -> tuple[float, float]:
+    def traffic_s(self, layer: Layer, timed: bool) -> tuple[float, float, float]:
         """What the tensor group, the GPUs of a sequence and those of the experts exchange.
 
-        timed: whether the layer's times have that of the tensor group.
+        Forward, backward, and of forward what recomputation per operator repeats: it keeps what
+        is reduce-scattered. timed: whether the layer's times have that of the tensor group.
         """
         degrees, workload, link = self.degrees, self.instance.workload, self.group.intra_node
         forward_s, backward_s = 0.0, 0.0
@@ -181,9 +200,10 @@ class _Slot:
             one_s = seen * ring_s(ALL_REDUCE, degrees.tp, size_bytes, link)
             forward_s += layer.forward_all_reduces * one_s
             backward_s += layer.backward_all_reduces * one_s
+        repeated_s = forward_s / 2 if self.instance.splits_sequence(degrees.tp) else forward_s
         context = context_s(self.instance, layer, self.group, degrees, self.sequences)
         experts_s = self._experts_s(layer)
-        return forward_s + context[0] + experts_s, backward_s + context[1] + experts_s
+        return forward_s + context[0] + experts_s, backward_s + context[1] + experts_s, repeated_s
 
     def _experts_s(self, layer: Layer) -> float:
         """Tokens to their experts and back, in one pass; see `formulations.costs.experts`."""
@@ -206,21 +226,20 @@ class _Slot:
         """Forward, backward, of that weight gradients, and their origin."""
         profile, calibration = self.instance.profile, self.instance.calibration
         (forward_s, backward_s, weight_s), origin = self.compute_s(layer)
-        core_s = forward_s * self.core_share(layer)
+        again_s = forward_s * self.repeated_share(layer, recompute)
         if weight_s is None:
             weight_s = layer.weight_gradient_share * backward_s
         has_traffic = profile is not None and profile.includes_tensor_parallel_traffic
         traffic = self.traffic_s(layer, timed=has_traffic and origin in get_args(Origin))
         forward_s += traffic[0]
         backward_s += traffic[1]
+        again_s += {"full": traffic[0], "per_op": traffic[2]}.get(recompute, 0.0) * layer.is_block
         kernels = layer.kind, self.group.gpu.name, self.degrees.tp, self.sequences
         factor = calibration.factor(*kernels) if calibration else None
         if factor is not None:
-            origin, times_s = "corrected", (core_s, forward_s, backward_s, weight_s)
-            core_s, forward_s, backward_s, weight_s = (factor * time_s for time_s in times_s)
-        if layer.is_block:
-            backward_s += {"none": 0.0, "selective": core_s, "full": forward_s}[recompute]
-        return ceil_ns(forward_s), ceil_ns(backward_s), int(weight_s * 1e9), origin
+            origin, times_s = "corrected", (again_s, forward_s, backward_s, weight_s)
+            again_s, forward_s, backward_s, weight_s = (factor * time_s for time_s in times_s)
+        return ceil_ns(forward_s), ceil_ns(backward_s + again_s), int(weight_s * 1e9), origin
 
 
 def has_times(instance: Instance, group: NodeGroup, tp: int) -> bool:

@@ -60,6 +60,8 @@ _ELEMENTS = {
     "routed_bytes": None,
     "key_value_bytes": None,
     "query_bytes": None,
+    "per_op_whole_bytes": None,
+    "per_op_sharded_bytes": None,
 }
 _NOT_OF_PARTS = {
     *("kind", "is_block", "vocabulary_rows", "vocabulary_columns", "tied_copy"),
@@ -293,6 +295,23 @@ def dense_ffn(sizes: TransformerSizes, s: int) -> Part:
     )
     masks = dropout_masks(s * h * sizes.dropout)
     return _ffn_products(sizes, width, s) + memory_kernels(1) + traffic + masks
+
+
+def per_op(sizes: TransformerSizes, s: int) -> Part:
+    """What recomputation per operator keeps and repeats of a dense block of plain attention.
+
+    torchtitan 0.3 (`SelectiveAC`) keeps what attention gives, its sums included, and every second
+    product: of queries, keys, values, output and feed-forward the first, the third and so on. The
+    down-projection of a gated one is kept as it comes, before it is summed over the tp ranks.
+    """
+    h, d, width = sizes.hidden_size, sizes.width_per_head, sizes.dense_ffn_size
+    q, kv = sizes.heads * d, sizes.num_kv_heads * d
+    return Part(
+        per_op_whole_bytes=2 * s * h * sizes.gated_ffn,
+        per_op_sharded_bytes=2 * s * (2 * q + kv + width) + FLASH_BYTES * s * sizes.heads,
+        per_op_flops=2 * s * h * (kv + q + width),  # keys, output, and up or down
+        per_op_kernels=3,
+    )
 
 
 def moe_ffn(sizes: TransformerSizes, moe: MoeSizes, s: int) -> Part:

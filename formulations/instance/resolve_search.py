@@ -7,9 +7,9 @@ target, what a user states must be what it can run, and what he does not state i
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple, get_args
+from typing import get_args
 
-from formulations.errors import InstanceError, Mistakes
+from formulations.errors import Fault, InstanceError, Mistakes
 from formulations.instance.catalogue import overlap_catalogue
 from formulations.instance.cluster import Cluster
 from formulations.instance.documents import Place
@@ -30,13 +30,6 @@ from formulations.instance.workload import ExpertSplit, OptimizerState, Workload
 _FIRST_EXCHANGING = 2  # ZeRO stage that exchanges gradients with every micro-batch
 #: Pieces of a sequence per GPU that shares it: one from each end (formulations.costs.context).
 PIECES = 2
-
-
-class Fault(NamedTuple):
-    """What is wrong with a value, and which ones may be."""
-
-    found: str
-    allowed: str
 
 
 def first_broken(*rules: tuple[object, str, str]) -> Fault | None:
@@ -115,6 +108,9 @@ def resolve_search(wrong: Mistakes, given: Given) -> tuple[Profile | None, Searc
         at = place.at("recompute").listed(search.recompute.index("selective"))
         problem = "selective, but flash attention keeps nothing that it would recompute"
         wrong.errors.append(at.error(problem, "none or full, or workload.flash_attention: false"))
+    if "per_op" in search.recompute and (fault := given.workload.per_op_fault()):
+        at = place.at("recompute").listed(search.recompute.index("per_op"))
+        wrong.errors.append(at.error(*fault))
     experts = wrong.of(_experts, given)
     workload, beside = given.fused or given.workload, partial(_beside_tensor_groups, given)
     alone = partial(context_fault, workload, given.cluster, given.profile is not None)

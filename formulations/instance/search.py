@@ -29,7 +29,7 @@ from formulations.instance.workload import ExpertSplit, Recompute
 
 ZeroStage = Literal[0, 1, 2, 3]
 #: Least time, and most memory, first.
-RECOMPUTE_WAYS: tuple[Recompute, ...] = ("none", "selective", "full")
+RECOMPUTE_WAYS: tuple[Recompute, ...] = ("none", "selective", "per_op", "full")
 ScheduleName = Literal["1f1b", "gpipe", "interleaved", "zb-h1"]
 #: Chunks per device, and micro-batches in a group of `interleaved`; None: as many as devices.
 Chunking = tuple[int, int | None]
@@ -150,8 +150,9 @@ class SearchFile(Section):
     batch."""
     recompute: Recomputes = ("none", "selective", "full")
     """Recomputation of activations in the backward pass. selective: of scores, softmax and dropout
-    of attention; none of it with flash attention, which keeps none. Default: all that the target
-    runs."""
+    of attention; none of it with flash attention, which keeps none. per_op: of all but attention
+    and every second product (torchtitan), in dense blocks with flash attention. Default: all but
+    per_op that the target runs."""
     recompute_per: Literal["stage", "plan"] = "stage"
     """Does every stage recompute as little as fits, of its first blocks, or all stages alike? With
     interleaved every GPU all blocks of its chunks in one way; with ZeRO 2 and 3 always all alike.

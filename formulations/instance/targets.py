@@ -72,7 +72,7 @@ class Launcher:
     zero_stages: those that it runs of what several GPUs have, with one pipeline stage and several.
     distributed: formats of optimizer states that it keeps with ZeRO alone. shared_in_one_stage:
     does it need one stage where embedding and head have one matrix, or several heads? together:
-    what else it refuses. free_if_alike: fields whose rules hold only where stages recompute unlike.
+    what else it refuses. if_alike: rules in place of those, where all stages recompute alike.
     """
 
     name: str
@@ -82,12 +82,11 @@ class Launcher:
     distributed: tuple[OptimizerState, ...] = ()
     shared_in_one_stage: bool = False
     together: Callable[[Workload, Demands], Iterator[Refusal]] = lambda workload, demands: iter(())
-    free_if_alike: tuple[str, ...] = ()
+    if_alike: Mapping[str, Rule] = field(default_factory=dict)
 
     def rules(self, recompute_per: object) -> dict[str, Rule]:
         """Those about fields of `search`, by the value of its field `recompute_per`."""
-        free = self.free_if_alike if recompute_per == "plan" else ()
-        return {name: rule for name, rule in self.search.items() if name not in free}
+        return {**self.search, **(self.if_alike if recompute_per == "plan" else {})}
 
     def kept(self, search: object) -> dict[str, object]:
         """The fields of a `search` that it has rules for, as far as it can run their values."""

@@ -39,6 +39,7 @@ from formulations.instance.parts import (
     lookup,
     memory_kernels,
     moe_ffn,
+    per_op,
     projection,
     self_attention,
 )
@@ -159,6 +160,8 @@ def _block(
     block = attention + (moe_ffn(sizes, moe, s) if moe else dense_ffn(sizes, s))
     for _ in range(4 if sizes.branch_norms else 2):  # before both, or before and behind both
         block += _norm(sizes, s)
+    if moe is None and sizes.latent_attention is None and sizes.decoder_layers is None:
+        block += per_op(sizes, s)
     return block
 
 

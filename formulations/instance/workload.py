@@ -17,6 +17,7 @@ from typing import Annotated, Literal, NamedTuple
 
 from pydantic import Field, model_validator
 
+from formulations.errors import Fault
 from formulations.instance.record import (
     MOST_CHAIN,
     Batch,
@@ -66,7 +67,7 @@ WEIGHT_BYTES: dict[Precision, int] = {"fp32": 4, "tf32": 4, "fp16": 2, "bf16": 2
 VOCABULARY_MULTIPLE = 128  # Megatron-LM pads the vocabulary to a multiple of 128 * tp
 BACKWARD_PER_FORWARD = 2  # FLOPs (Narayanan et al. 2021, appendix)
 
-Recompute = Literal["none", "selective", "full"]
+Recompute = Literal["none", "selective", "per_op", "full"]
 #: GPUs that split every expert: each has whole ones, or all of a tensor group do.
 ExpertSplit = Literal[1, "tp"]
 OptimizerState = Literal["fp32", "bf16", "8bit"]
@@ -117,6 +118,12 @@ class Layer(Record):
     core_bytes: Figure = 0  #: of the sharded ones, those of scores, softmax and dropout
     flash_bytes: Figure = 0  #: what flash attention would keep in their place
     core_kernels: Figure = 0  #: of the kernels, those from the scores to the weighted sum
+    #: Of a block that can be recomputed per operator, with flash attention: kept beside its input,
+    #: whole on every tp rank or split; FLOPs of the products and launches that are repeated.
+    per_op_whole_bytes: Figure = 0
+    per_op_sharded_bytes: Figure = 0
+    per_op_flops: Figure = 0
+    per_op_kernels: Figure = 0
     memory_kernels: Figure = 0  #: of the kernels, those bound by memory: no products, no attention
     #: Of the bytes kept for backward, those that no weight gradient needs.
     released_replicated_bytes: Figure = 0
@@ -208,13 +215,18 @@ class Layer(Record):
         """Bytes of one sequence on one GPU: kept for backward, and besides while recomputing.
 
         Full recomputation keeps the input of a block, selective drops its attention's core
-        (Korthikanti et al. 2023, section 5); other layers are not recomputed.
+        (Korthikanti et al. 2023, section 5), per operator keeps results that are dear to repeat
+        (torchtitan, SelectiveAC); other layers are not recomputed.
         """
         kept = self.activation_bytes(tp, sequence_parallel)
         if recompute == "none" or not self.is_block:
             return kept, 0
+        input_bytes = -(-self.input_bytes // tp) if sequence_parallel else self.input_bytes
         if recompute == "full":
-            return (-(-self.input_bytes // tp) if sequence_parallel else self.input_bytes), kept
+            return input_bytes, kept
+        if recompute == "per_op":
+            results = self.per_op_whole_bytes + -(-self.per_op_sharded_bytes // tp)
+            return input_bytes + results, max(0, kept - results)
         core = self.core_bytes // tp
         return kept - core, core
 
@@ -318,6 +330,18 @@ class Workload(Record):
         """Optimizer states of so many parameters on one GPU."""
         blocks = -(-parameters // QUANTIZED_BLOCK)
         return self.optimizer_bytes * parameters + self.optimizer_block_bytes * blocks
+
+    def per_op_fault(self) -> Fault | None:
+        """Why blocks cannot be recomputed per operator, and what is allowed; None where they can.
+
+        Known is what torchtitan keeps of dense blocks of plain attention, where that is fused.
+        """
+        if not self.flash_attention:
+            allowed = "none, selective or full, or workload.flash_attention: true"
+            return Fault("per_op, without flash attention in all plans", allowed)
+        if all(run.layer.per_op_flops for run in self.layer_runs if run.layer.is_block):
+            return None
+        return Fault("per_op, of blocks that are not dense with plain attention", "none or full")
 
     @property
     def largest_message_bytes(self) -> int:

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple, get_args
 
 from formulations.costs.context import context_methods
 from formulations.instance import Instance, SearchSpace
-from formulations.instance.search import RECOMPUTE_WAYS, ScheduleName, ZeroStage
+from formulations.instance.search import ScheduleName, ZeroStage
 from formulations.instance.targets import LAUNCHERS, TARGETS, Demands, Launcher, Refusal, Target
 from formulations.instance.workload import Recompute
 from formulations.plan import PARAMETERS_SPLIT, STATES_SPLIT, Configuration, Plan
@@ -188,7 +188,7 @@ _VALUES: dict[str, tuple[object, ...]] = {
     "degrees": ("uniform", "per_group"),  # each stage its own takes longer to search
     "schedule": get_args(ScheduleName),
     "micro_batches": ("even", "uneven"),
-    "recompute": RECOMPUTE_WAYS,
+    "recompute": ("none", "selective", "full"),
     "recompute_per": ("plan", "stage"),
     "zero": get_args(ZeroStage),
 }

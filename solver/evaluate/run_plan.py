@@ -76,6 +76,8 @@ def planned(instance: Instance, run: Launched, order: Sequence[int]) -> Planned:
         if instance.fused:
             allowed = "--order without nodes whose GPUs have none"
         raise PlanError(where, asked, f"{allowed}, or another backend")
+    if run.recompute == "per_op" and (fault := instance.on(used).workload.per_op_fault()):
+        raise run.error("recompute", *fault)
     dp = _replicas(instance, run, used)
     share = _share(instance, run, used, dp)
     if run.vpp > 1 and not sizes_of_groups(run.pp, share, [run.microbatch_group]):

@@ -18,7 +18,7 @@ from formulations.instance.targets import ONE_STACK, chain_of
 from formulations.schedules.registry import SCHEDULES
 from solver.evaluate.launched import Launched
 from solver.export.job import assignments
-from solver.export.torchtitan import MODULE, SCHEDULE, Field, schedule_rows
+from solver.export.torchtitan import MODULE, POLICIES, SCHEDULE, Field, schedule_rows
 
 _NAMED: dict[str, ScheduleName] = {
     "1F1B": "1f1b",
@@ -83,8 +83,9 @@ def launched(folder: Path, instance: Instance) -> Launched:
     size, dp, zero, instances = _batches(settings, instance, pp)
     share = workload.global_batch // (size * dp)
     way = settings.text("activation_checkpoint", "None")
-    if way != "None" and "FullAC" not in way:  # the selective mode keeps other tensors than plans
-        raise settings.error("activation_checkpoint", "None or FullAC.Config()")
+    policies = {policy: name for name, policy in POLICIES.items() if policy and policy in way}
+    if way != "None" and not policies:
+        raise settings.error("activation_checkpoint", "None, SelectiveAC or FullAC.Config()")
     told: dict[str, object] = {"context_method": "ring"} if cp > 1 else {}
     if tp > 1:
         told["sequence_parallel"] = settings.value(Field.SEQUENCE, True) is not False
@@ -102,7 +103,7 @@ def launched(folder: Path, instance: Instance) -> Launched:
         schedule=_schedule(settings, folder, pp, vpp, share) if pp > 1 else "1f1b",
         zero=zero,
         optimizer_instances=instances,
-        recompute="none" if way == "None" else "full",
+        recompute=next(iter(policies.values()), "none"),
         settings=told,
         places={name: settings.place(field) for name, field in places.items()},
         **numbers,

@@ -17,6 +17,7 @@ from itertools import groupby
 from typing import NamedTuple
 
 from formulations.instance import Cluster, Instance
+from formulations.instance.workload import Recompute
 from formulations.plan import Configuration, Degrees, Plan, Recomputed
 from formulations.space.launch import Obstacle
 
@@ -173,7 +174,7 @@ class Job:
         return [stage.recomputed for stage in self.plan.replicas[0].stages]
 
     @property
-    def recompute_way(self) -> str:
+    def recompute_way(self) -> Recompute:
         """What all stages recompute, where they are alike."""
         pairs = zip(self.recomputed, self.pieces, strict=True)
         return next((recomputed.way for recomputed, piece in pairs if piece.blocks), "none")

@@ -15,11 +15,14 @@ from collections.abc import Mapping
 from enum import StrEnum
 
 from formulations.instance.search import ScheduleName
+from formulations.instance.workload import Recompute
 from formulations.schedules.operations import Kind
 from formulations.schedules.registry import SCHEDULES, device_order
 from solver.export.job import IMPORTABLE, Job, Piece, read_settings, template
 from solver.export.launcher import expect, launcher_files
 
+#: Its activation checkpointing for each way to recompute.
+POLICIES: dict[Recompute, str] = {"none": "", "per_op": "SelectiveAC", "full": "FullAC"}
 MODULE, SCHEDULE = "planned_config.py", "schedule.csv"
 
 
@@ -27,9 +30,10 @@ def files(job: Job) -> dict[str, str]:
     """All files of the export, by name."""
     config = job.config
     lines = [f"    config.{name} = {value!r}" for name, value in settings(job).items()]
-    if job.recompute_way == "full":
-        lines.append("    from torchtitan.distributed.activation_checkpoint import FullAC")
-    checkpoint = "FullAC.Config()" if job.recompute_way == "full" else "None"
+    policy = POLICIES[job.recompute_way]
+    if policy:
+        lines.append(f"    from torchtitan.distributed.activation_checkpoint import {policy}")
+    checkpoint = f"{policy}.Config()" if policy else "None"
     lines.append(f"    config.activation_checkpoint = {checkpoint}")
     schedule = {}
     if config.pp > 1:

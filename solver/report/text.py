@@ -50,6 +50,7 @@ from solver.simulate import Step, simulate_step
 _RECOMPUTED: dict[Recompute, str] = {
     "none": "no recomputation",
     "selective": "selective recomputation",
+    "per_op": "recomputation per operator",
     "full": "full recomputation",
 }
 _STATUS = {

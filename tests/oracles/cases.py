@@ -54,6 +54,9 @@ def cases(seed: int, number: int = 4) -> Iterator[Case]:
     )
     if seed % 10 == 5:
         instance = instance.but(search={"microbatch_group": ("pp", 3, 4)})
+    if seed % 3 and instance.workload.per_op_fault() is None:
+        ways = ("none", "per_op", "full") if seed % 3 == 1 else ("per_op",)
+        instance = instance.but(search={"recompute": ways, "recompute_per": "stage"})
     model = Model(sizes, TOKENS, width, width, gradient)
     for config in _configs(rng, instance, number):
         plan = _plan(rng, instance, config)
@@ -186,8 +189,8 @@ def _recomputing(rng: random.Random, instance: Instance, plan: Plan) -> Plan:
     for replica in plan.replicas:
         stages = []
         for stage in replica.stages:
-            number, way = sum(blocks[slice(*stage.layers)]), rng.choice(WAYS)
-            count = {"none": 0, "selective": number, "full": rng.randint(0, number)}[way]
+            number, way = sum(blocks[slice(*stage.layers)]), rng.choice(plan.config.recompute)
+            count = {"none": 0, "full": rng.randint(0, number)}.get(way, number)
             own = Recomputed(way=way if count else "none", blocks=count)
             place = instance.cluster.node_groups[stage.group.node]
             own = chosen.setdefault((stage.layers, place, stage.degrees), own)

@@ -91,6 +91,12 @@ class Model:
         values = (sizes.kv_heads or sizes.heads) * self._head_dim
         return 2 * s * self.hidden * 2 * (queries + values) + 4 * s * s * queries
 
+    def row_bytes(self) -> tuple[int, int, int]:
+        """Of a sequence's queries, of its values, of what a dense feed-forward gives inside."""
+        queries, values = self.query_bytes() // 2, self.key_value_bytes() // 2
+        width = self.sizes.ffn_size or 4 * self.hidden
+        return queries, values, self.element_bytes * self.tokens * width
+
     def key_value_bytes(self) -> int:
         heads = self.sizes.kv_heads or self.sizes.heads
         return 2 * self.element_bytes * self.tokens * heads * self._head_dim

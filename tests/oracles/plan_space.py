@@ -197,7 +197,7 @@ def _instances(
 
 def _recompute(instance: Instance, zero: int) -> Iterator[tuple[Recompute, ...]]:
     """What a stage takes the least of that fits; each way alone where all stages are alike."""
-    order: tuple[Recompute, ...] = ("none", "selective", "full")
+    order: tuple[Recompute, ...] = ("none", "selective", "per_op", "full")
     ways = tuple(way for way in order if way in instance.search.recompute)
     if instance.search.recompute_per == "stage" and zero < 2:
         yield ways

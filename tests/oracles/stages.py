@@ -19,7 +19,7 @@ ATTENTION_RATE = 0.85
 
 
 #: Of a layer: forward, backward, of that weight gradients; the attention core forward.
-Seconds = tuple[float, float, float, float]
+Seconds = tuple[float, float, float, float, float]
 
 
 def layer_of(at: Places, x: int) -> Layer:
@@ -55,7 +55,8 @@ class Compute:
         share = (products - layer.unweighted_flops) / (2 * products) if products else 0.0
         if layer.core_kernels:
             core = self._core_s(layer, j, slot.tp, sequences)
-        return forward, backward, share * backward, core
+        repeated = self._per_op_s(layer, j, slot.tp, sequences) if layer.is_block else 0.0
+        return forward, backward, share * backward, core, repeated
 
     def _peaks(self, j: int) -> tuple[float, float]:
         """Of products of blocks, and of all else: with fp8 in 16 bit."""
@@ -124,6 +125,15 @@ class Compute:
         )
         return self._passes(core, j, tp, b)[0]
 
+    def _per_op_s(self, layer: Layer, j: int, tp: int, b: float) -> float:
+        """Keys, output and up (or down), and all that is bound by memory."""
+        model = self.at.model
+        queries, values, width = (n // model.element_bytes for n in model.row_bytes())
+        products = 2 * model.hidden * (values + queries + width)
+        changed = {"forward_flops": products, "unweighted_flops": 0, "attention_flops": 0}
+        repeated = layer.model_copy(update=changed | {"kernels": layer.memory_kernels + 3})
+        return self._passes(repeated, j, tp, b)[0]
+
 
 #: Rate of an all-to-all over that of an all-gather.
 RATE = 0.597 / 0.673
@@ -170,20 +180,29 @@ class Passes:
         return forward, inputs, weight
 
     def _alone(self, x: int, j: int, slot: Degrees, again: Recompute) -> tuple[int, int, int]:
-        forward_s, backward_s, weight_s, core_s = Compute(self.at).of(x, j, slot)
+        forward_s, backward_s, weight_s, core_s, per_op_s = Compute(self.at).of(x, j, slot)
         traffic, weight = self._layer_s(x, j, slot), int(weight_s * 1e9)
         forward_s += traffic[0]
-        repeated_s = {"none": 0.0, "selective": core_s, "full": forward_s}[again]
+        gathered_s = self._tensor_s(x, j, slot)[0] / (2 if self.at.splits(slot.tp) else 1)
+        repeated = {"selective": core_s, "per_op": per_op_s + gathered_s, "full": forward_s}
+        repeated_s = repeated.get(again, 0.0)
         return ns(forward_s), ns(backward_s + traffic[1] + repeated_s) - weight, weight
 
-    def _layer_s(self, x: int, j: int, slot: Degrees) -> tuple[float, float]:
-        """Traffic in the forward and in the backward pass of a layer on a node group."""
+    def _tensor_s(self, x: int, j: int, slot: Degrees) -> tuple[float, float]:
+        """All-reduces of a tensor group in the forward and in the backward pass of a layer."""
         at, layer, link = self.at, self.at.rows[x], self.at.nodes_like(j).intra_node
         size = at.tokens(slot) * at.model.element_bytes * at.model.hidden
         seen = 1 - at.instance.search.overlap.tensor_parallel
         all_reduce_s = seen * ring_s(2, slot.tp, size, link)
         spared = layer.routed and at.plan.config.etp == 1
         forward, backward = ((number - spared) * all_reduce_s for number in layer.all_reduces)
+        return forward, backward
+
+    def _layer_s(self, x: int, j: int, slot: Degrees) -> tuple[float, float]:
+        """Traffic in the forward and in the backward pass of a layer on a node group."""
+        at, layer = self.at, self.at.rows[x]
+        forward, backward = self._tensor_s(x, j, slot)
+        size = at.tokens(slot) * at.model.element_bytes * at.model.hidden
         experts = self._experts_s(j, slot, size) if layer.routed else 0.0
         context = self._context_s(j, slot) if layer.attention else (0.0, 0.0)
         return forward + experts + context[0], backward + experts + context[1]
@@ -308,6 +327,10 @@ class Memory:
         elif layer.is_block and way == "selective":
             besides = layer.core_bytes // slot.tp
             kept = every - besides
+        elif layer.is_block and way == "per_op":
+            results = self._per_op_results(slot.tp)
+            inputs = ceil(layer.input_bytes / slot.tp) if split else layer.input_bytes
+            kept, besides = inputs + results, max(0, every - results)
         zero, workload = at.plan.config.zero, at.instance.workload
         pairs = zip(self._whole(x, k, r), self._copies(k, r), strict=True)
         shared = sum(count for count, copies in pairs if copies > 1)
@@ -315,6 +338,14 @@ class Memory:
         split = zero >= 2 and self._copies(k, r)[0] > 1
         whole = width * shared + (not split) * self._on_the_way(x, k, r)
         return ceil(b * kept / slot.cp), ceil(b * besides / slot.cp) + whole
+
+    def _per_op_results(self, tp: int) -> int:
+        """Of a sequence: queries, values, attention and its sums, gate (or up), down if gated."""
+        model = self.at.model
+        queries, values, width = model.row_bytes()
+        sums = 2 * model.element_bytes * model.tokens * model.sizes.heads
+        down = model.element_bytes * model.tokens * model.hidden * model.sizes.gated_ffn
+        return down + ceil((2 * queries + values + width + sums) / tp)
 
     def _on_the_way(self, x: int, k: int, r: int) -> int:
         """Weight gradients before they are added up: of a block's matrices, or of the head's."""

@@ -38,6 +38,21 @@ def one_tensor(instance: Instance) -> Instance:
     return instance.but(workload={"layer_runs": tuple(runs)})
 
 
+def repeated_per_op(instance: Instance) -> Instance:
+    """The instance, whose blocks can be recomputed per operator: a third kept, half repeated."""
+    runs = []
+    for run in instance.workload.layer_runs:
+        layer = run.layer
+        figures = {
+            "per_op_whole_bytes": layer.replicated_activation_bytes // 3,
+            "per_op_sharded_bytes": layer.sharded_activation_bytes // 3,
+            "per_op_flops": layer.forward_flops // 2,
+            "per_op_kernels": (layer.kernels - layer.memory_kernels) // 2,
+        }
+        runs.append(run.but(layer=figures) if layer.is_block else run)
+    return instance.but(workload={"layer_runs": tuple(runs)})
+
+
 def instance_for(target: Launcher, seed: int) -> Instance:
     """A tiny instance with all that the target's rules leave; every fifth has moments in bf16."""
     rng = random.Random(seed)
@@ -51,6 +66,9 @@ def instance_for(target: Launcher, seed: int) -> Instance:
         "sequence_parallel": rng.random() < 0.7,
     }
     made = one_tensor(made)
+    if target == "torchtitan":
+        made = repeated_per_op(made)
+        wide["recompute"] = ("none", "per_op", "full")
     search = made.search.model_copy(update=wide)
     search = search.model_copy(update={**LAUNCH_TARGETS[target].kept(search), "target": target})
     return made.but(
