@@ -231,10 +231,12 @@ class Slice:
 class SliceClass:
     """Slices of a kind with the same owners, and GPUs that need them and do not hold them."""
 
-    owners: tuple[int, ...]
-    needers: tuple[int, ...]
+    __pydantic_config__ = STRICT
+
+    owners: tuple[Index, ...]
+    needers: tuple[Index, ...]
     slices: tuple[Slice, ...]
-    element_bytes: int
+    element_bytes: Count
 
     @property
     def size_bytes(self) -> int:

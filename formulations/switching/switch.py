@@ -31,20 +31,27 @@ from fractions import Fraction
 from functools import cached_property
 from itertools import product
 from math import ceil
-from typing import Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple
+
+from pydantic import Field
 
 from formulations.instance import Cluster, Workload
+from formulations.instance.record import Bytes, Index
+from formulations.lengths.problem import STRICT
 from formulations.switching.shards import Kind, Layout, SliceClass, first_gpus, slice_classes
 from formulations.transition import Links, ns_per_byte
 from formulations.units import ceil_ns
 
 
-class Line(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Line:
     """A port of a GPU, a link of a node, or the link from one zone to another."""
 
+    __pydantic_config__ = STRICT
+
     what: Literal["send", "receive", "out", "in", "zone"]
-    first: int  #: number of the GPU, node or zone
-    second: int = 0  #: of the zone to which it leads
+    first: Index  #: number of the GPU, node or zone
+    second: Index = 0  #: of the zone to which it leads
 
 
 class Network:
@@ -88,19 +95,22 @@ class Network:
         return *links, self._out + 2 * nodes + zones[0] * self._zones + zones[1]
 
 
-class Sending(NamedTuple):
-    """Bytes [begin, end) of a class from an owner to GPUs of one node.
+@dataclass(frozen=True, slots=True)
+class Sending:
+    """Bytes [begin, end) of a class from an owner to GPUs.
 
-    via: the one of them that gets it from the owner and forwards it; None if the owner sends to
-    each.
+    via: the one of them that gets it from the owner and forwards it to the others, of its node;
+    None if the owner sends to each.
     """
 
-    number: int  #: of the class
-    begin: int
-    end: int
-    source: int
-    via: int | None
-    receivers: tuple[int, ...]
+    __pydantic_config__ = STRICT
+
+    number: Index  #: of the class
+    begin: Bytes
+    end: Bytes
+    source: Index
+    via: Index | None
+    receivers: Annotated[tuple[Index, ...], Field(min_length=1)]
 
     def hops(self) -> Iterator[tuple[int, int]]:
         """(from, to) of every copy that is sent."""
@@ -136,6 +146,19 @@ class Demand(NamedTuple):
         return Sending(self.number, 0, self.size_bytes, self.senders[0], None, self.receivers)
 
 
+@dataclass(frozen=True, slots=True)
+class Volumes:
+    """Bytes that a GPU sends and receives inside its node and between nodes."""
+
+    __pydantic_config__ = STRICT
+
+    gpu: Index
+    sent_inside_bytes: Bytes = 0
+    sent_between_bytes: Bytes = 0
+    received_inside_bytes: Bytes = 0
+    received_between_bytes: Bytes = 0
+
+
 @dataclass(frozen=True)
 class Switch:
     """What has to move, and over what."""
@@ -166,15 +189,15 @@ class Switch:
                     loads[line] += size
         return loads
 
-    def volumes(self, sendings: Iterable[Sending]) -> dict[int, list[int]]:
-        """Bytes of every GPU with some: sent inside nodes and between, received inside, between."""
+    def volumes(self, sendings: Iterable[Sending]) -> tuple[Volumes, ...]:
+        """Of every GPU that sends or receives."""
         node_of, volumes = self.network.node_of, dict[int, list[int]]()
         for sending in sendings:
             for source, target in sending.hops():
                 between, size = node_of[source] != node_of[target], sending.end - sending.begin
                 volumes.setdefault(source, [0] * 4)[between] += size
                 volumes.setdefault(target, [0] * 4)[2 + between] += size
-        return volumes
+        return tuple(Volumes(gpu, *sizes) for gpu, sizes in sorted(volumes.items()))
 
     @cached_property
     def latency_ns(self) -> int:

@@ -1,14 +1,16 @@
 """A switch: in words and tables for Rich, as a page, and as an SVG 1.1 picture."""
 
 from collections.abc import Sequence
+from dataclasses import astuple
 
 from rich.console import RenderableType
 
+from formulations.instance import Cluster
 from formulations.plan import Plan
 from formulations.switching.shards import Slice
 from solver.report.chart import LETTER, Bar, BarRow, bar_rows, keys, picture, round_ticks, written
 from solver.report.html.page import section, sections_page
-from solver.report.layout import Grid, Labelled, Lines
+from solver.report.layout import Grid, Labelled, Lines, table_of
 from solver.report.naming import shards_text, tensor_text
 from solver.report.quantities import (
     counted,
@@ -19,7 +21,7 @@ from solver.report.quantities import (
     size_unit,
     time_text,
 )
-from solver.switch_document import SwitchDocument, Volumes
+from solver.switch_document import SwitchDocument
 
 _MOVES = {
     "parameters": "parameters",
@@ -36,7 +38,8 @@ _LINES = {
 
 #: Rows of a table; what busy GPUs send and receive stands before the rest.
 MOST_ROWS = 40
-#: Volumes of a GPU in the order of the columns.
+#: Volumes of a GPU, bytes, in the order of the columns.
+Sizes = tuple[int, ...]
 COLUMNS = ("sent inside", "sent between", "received inside", "received between")
 _WIDTH, _RIGHT, _TOP = 760, 110, 64
 _ROW, _GAP = 28, 76  # height of a row, and between the two charts
@@ -44,27 +47,32 @@ _FILLS = {"inside": "#86b3e3", "between": "#e39a2d"}
 _TIMES = (("this plan", "#3f9a5b"), ("no plan below", "#7a7a7a"), ("published rule", "#b5567f"))
 
 
-def device_rows(document: SwitchDocument) -> list[tuple[str, Volumes]]:
-    """GPUs and their volumes, bytes; GPUs of a node with equal volumes share a row."""
-    alike: dict[tuple[str, Volumes], list[int]] = {}
+def gpu_names(cluster: Cluster) -> list[str]:
+    """NODE:NUMBER of all GPUs, in the order of the cluster."""
+    pairs = zip(cluster.node_names, cluster.node_groups, strict=True)
+    return [f"{node}:{n}" for node, j in pairs for n in range(cluster.groups[j].gpus_per_node)]
+
+
+def device_rows(document: SwitchDocument) -> list[tuple[str, Sizes]]:
+    """GPUs and their volumes; GPUs of a node with equal volumes share a row."""
+    names, alike = gpu_names(document.cluster), dict[tuple[str, Sizes], list[int]]()
     for device in document.devices:
-        node, _, gpu = device.gpu.rpartition(":")
-        alike.setdefault((node, device.volumes), []).append(int(gpu))
-    return [(f"{node}: {ranges(gpus)}", volumes) for (node, volumes), gpus in alike.items()]
+        node, _, gpu = names[device.gpu].rpartition(":")
+        alike.setdefault((node, astuple(device)[1:]), []).append(int(gpu))
+    return [(f"{node}: {ranges(gpus)}", sizes) for (node, sizes), gpus in alike.items()]
 
 
-def few_rows(document: SwitchDocument) -> list[tuple[str, Volumes]]:
+def few_rows(document: SwitchDocument) -> list[tuple[str, Sizes]]:
     """As `device_rows`, those beyond MOST_ROWS as one with the largest volumes."""
     rows = device_rows(document)
     if len(rows) <= MOST_ROWS:
         return rows
     rest = rows[MOST_ROWS - 1 :]
-    sent, away, received, into = map(max, zip(*(volumes for _, volumes in rest), strict=True))
-    more = f"{len(rest)} more rows, at most", (sent, away, received, into)
-    return [*rows[: MOST_ROWS - 1], more]
+    largest = tuple(map(max, zip(*(sizes for _, sizes in rest), strict=True)))
+    return [*rows[: MOST_ROWS - 1], (f"{len(rest)} more rows, at most", largest)]
 
 
-def _volumes(rows: Sequence[tuple[str, Volumes]]) -> Grid:
+def _volumes(rows: Sequence[tuple[str, Sizes]]) -> Grid:
     """In one unit, with its name in every cell but of nothing."""
     unit = size_unit(max(max(volumes) for _, volumes in rows))
     cells = [
@@ -93,14 +101,18 @@ def switch_page(document: SwitchDocument) -> str:
 
 
 def _sendings(document: SwitchDocument) -> Grid:
-    rows = []
-    for n, moved in enumerate(document.classes):
-        what = "; ".join(map(_slice_text, moved.slices))
-        for way in moved.sendings:
-            receivers = ", ".join(gpu for gpu in way.receivers if gpu != way.via)
-            span = f"{way.begin:,} to {way.end:,}"
-            rows.append([f"{n}", what, way.source, way.via or "", receivers, span])
-    return Grid(("class", "slices", "from", "by way of", "to"), ("bytes",), rows)
+    names, slices = gpu_names(document.cluster), [moved.slices for moved in document.classes]
+    return table_of(
+        document.sendings,
+        {
+            "class": lambda way: f"{way.number}",
+            "slices": lambda way: "; ".join(map(_slice_text, slices[way.number])),
+            "from": lambda way: names[way.source],
+            "by way of": lambda way: "" if way.via is None else names[way.via],
+            "to": lambda way: ", ".join(names[gpu] for gpu in way.receivers if gpu != way.via),
+        },
+        {"bytes": lambda way: f"{way.begin:,} to {way.end:,}"},
+    )
 
 
 def _slice_text(piece: Slice) -> str:
@@ -129,14 +141,16 @@ def _lines(document: SwitchDocument) -> Lines:
     between = sum(device.received_between_bytes for device in document.devices)
     slices = [piece.layers for moved in document.classes for piece in moved.slices]
     num_slices = sum(end - start for start, end in slices)
-    sendings = sum(len(moved.sendings) for moved in document.classes)
     time_s, rule_s = document.time_s, document.published_s
     classes = counted(len(document.classes), "class")
     # The ports and links that the bound counts on
+    zones, gpus = [zone or "" for zone in document.cluster.zones], gpu_names(document.cluster)
+    places = {"send": gpus, "receive": gpus, "zone": zones}
     kinds: dict[str, list[str]] = {}
-    for channel in document.bound_by:
-        name = channel.at if channel.to is None else f"{channel.at} to {channel.to}"
-        kinds.setdefault(_LINES[channel.line], []).append(name)
+    for line in document.bound_by:
+        name = places.get(line.what, document.cluster.node_names)[line.first]
+        name += f" to {zones[line.second]}" if line.what == "zone" else ""
+        kinds.setdefault(_LINES[line.what], []).append(name)
     limits = []
     for what, names in kinds.items():
         more = f" and {len(names) - 3} more" if len(names) > 3 else ""
@@ -145,7 +159,7 @@ def _lines(document: SwitchDocument) -> Lines:
     return [
         *lines,
         ("volume", f"{size_text(inside)} inside nodes, {size_text(between)} between nodes"),
-        ("slices", f"{num_slices:,} in {classes}, {counted(sendings, 'sending')}"),
+        ("slices", f"{num_slices:,} in {classes}, {counted(len(document.sendings), 'sending')}"),
         ("time", time_text(time_s)),
         ("bound", f"{bound}, gap {percent(document.gap)}; set by {', '.join(limits)}"),
         ("rule", f"{time_text(rule_s, time_s)} by the published rule, {rule_s / time_s:.2f} times"),

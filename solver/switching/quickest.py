@@ -7,7 +7,7 @@ machines cost are left aside.
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations, pairwise
 from time import monotonic
 
@@ -29,14 +29,7 @@ from solver.document import PlanDocument
 from solver.files import sealed
 from solver.interrupt import TimeUp, time_up_after
 from solver.plan_figures import plan_of
-from solver.switch_document import (
-    KINDS,
-    ClassDocument,
-    SendingDocument,
-    SwitchDocument,
-    gpu_names,
-    switch_figures,
-)
+from solver.switch_document import KINDS, SwitchDocument, switch_figures
 
 #: Pieces of a demand: where few classes make up the load, one owner of each is not enough.
 PIECES = 4
@@ -147,14 +140,18 @@ def balanced_plan(switch: Switch, enough_ns: float = 0.0) -> list[Sending]:
 
 
 def joined(sendings: Iterable[Sending]) -> list[Sending]:
-    """The same sendings, neighbours that go the same way as one."""
+    """The same sendings: neighbours that go the same way as one, and an owner's to all nodes."""
     ways: list[Sending] = []
     for way in sorted(sendings, key=lambda way: (way.number, way.receivers, way.begin)):
-        if ways and ways[-1] == way._replace(begin=ways[-1].begin, end=way.begin):
-            ways[-1] = way._replace(begin=ways[-1].begin)
+        if ways and ways[-1] == replace(way, begin=ways[-1].begin, end=way.begin):
+            ways[-1] = replace(way, begin=ways[-1].begin)
         else:
             ways.append(way)
-    return ways
+    merged: dict[Sending, list[int]] = {}
+    for way in ways:
+        key = way if way.via is not None else replace(way, receivers=())
+        merged.setdefault(key, []).extend(way.receivers)
+    return [replace(way, receivers=tuple(receivers)) for way, receivers in merged.items()]
 
 
 def switch_document(
@@ -172,39 +169,16 @@ def switch_document(
     sendings = plan_switch(switch, time_limit_s).sendings
     return sealed(
         SwitchDocument(
-            **switch_figures(cluster, switch, sendings),
+            **switch_figures(switch, sendings),
             moves=moves,
-            classes=_classes(switch, sendings, gpu_names(cluster)),
+            classes=switch.classes,
+            sendings=sendings,
             before=ends[0],
             after=ends[1],
             workload=workload,
             cluster=cluster,
             runtime_s=monotonic() - begin,
         )
-    )
-
-
-def _classes(
-    switch: Switch, sendings: Sequence[Sending], names: Sequence[str]
-) -> tuple[ClassDocument, ...]:
-    merged: dict[Sending, list[int]] = {}  # what an owner sends to GPUs of many nodes is one
-    for way in sendings:
-        key = way if way.via is not None else way._replace(receivers=())
-        merged.setdefault(key, []).extend(way.receivers)
-    documents: list[list[SendingDocument]] = [[] for _ in switch.classes]
-    for way, receivers in merged.items():
-        documents[way.number].append(
-            SendingDocument(
-                begin=way.begin,
-                end=way.end,
-                source=names[way.source],
-                via=None if way.via is None else names[way.via],
-                receivers=tuple(names[gpu] for gpu in receivers),
-            )
-        )
-    return tuple(
-        ClassDocument(slices=moved.slices, sendings=tuple(ways))
-        for moved, ways in zip(switch.classes, documents, strict=True)
     )
 
 

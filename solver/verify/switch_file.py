@@ -5,20 +5,14 @@ What moves from plan to plan, the port bound and the published rule are those of
 """
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Sequence
 from itertools import pairwise
 
 from formulations.instance import Cluster, Workload
 from formulations.plan import Plan
-from formulations.switching.shards import SliceClass, layout_of
-from formulations.switching.switch import Sending, Switch, by_node, switch_of
-from solver.switch_document import (
-    KINDS,
-    ClassDocument,
-    SwitchDocument,
-    gpu_names,
-    switch_figures,
-)
+from formulations.switching.shards import layout_of
+from formulations.switching.switch import Sending, Switch, switch_of
+from solver.switch_document import KINDS, SwitchDocument, switch_figures
 from solver.verify.cascade import Effort
 from solver.verify.findings import Findings, Verification, verification
 
@@ -39,61 +33,46 @@ def _check_content(document: SwitchDocument, findings: Findings) -> None:
     findings.halt()
     before, after = (layout_of(cluster, plan) for plan in (document.before, document.after))
     switch = switch_of(cluster, document.workload, before, after, KINDS[document.moves])
-    slices = [written.slices for written in document.classes]
-    same = slices == [defined.slices for defined in switch.classes]
-    text = "those into which both plans cut what moves"
-    findings.require(same, "classes: slices", "others", text)
+    same, text = document.classes == switch.classes, "those into which both plans cut what moves"
+    findings.require(same, "classes", "others", text)
     findings.halt()
-    number = {name: n for n, name in enumerate(gpu_names(cluster))}
-    sendings = list[Sending]()
-    for n, (written, defined) in enumerate(zip(document.classes, switch.classes, strict=True)):
-        sendings += _sendings(n, written, defined, switch, number, findings)
+    _check_sendings(document.sendings, switch, findings)
     findings.halt()
-    findings.note(f"every part arrives once: {len(document.classes)} classes of slices")
-    for field, expected in switch_figures(cluster, switch, sendings).items():
+    findings.note(f"every part arrives once: {len(switch.classes)} classes of slices")
+    for field, expected in switch_figures(switch, document.sendings).items():
         findings.equal(field, getattr(document, field), expected)
     findings.note("time of the busiest port or link, what no plan goes below, the published rule")
 
 
-def _sendings(
-    n: int,
-    written: ClassDocument,
-    defined: SliceClass,
-    switch: Switch,
-    number: dict[str, int],
-    findings: Findings,
-) -> Iterator[Sending]:
-    """The sendings of a class by numbers of GPUs; each needer gets every byte once, from owners."""
-    field, node_of = f"classes[{n}]", switch.network.node_of
-    received: dict[int, list[tuple[int, int]]] = defaultdict(list)
-    for i, way in enumerate(written.sendings):
-        where, named = f"{field}.sendings[{i}]", {*way.receivers, way.source, way.via or way.source}
-        unknown = sorted(named - number.keys())
-        if not findings.require(not unknown, where, unknown, "GPUs of the cluster, NODE:NUMBER"):
+def _check_sendings(sendings: Sequence[Sending], switch: Switch, findings: Findings) -> None:
+    """Each needer of a class gets every byte of it once, from owners."""
+    classes, node_of = switch.classes, switch.network.node_of
+    received: dict[tuple[int, int], list[tuple[int, int]]] = defaultdict(list)
+    for i, way in enumerate(sendings):
+        field, allowed = f"sendings[{i}]", f"below {len(classes)}"
+        if not findings.require(way.number < len(classes), f"{field}.number", way.number, allowed):
             continue
-        source, receivers = number[way.source], [number[gpu] for gpu in way.receivers]
-        owner = source in defined.owners
-        findings.require(owner, f"{where}.source", way.source, "a GPU that holds the class")
-        once = len(set(receivers)) == len(receivers)
-        findings.require(once, f"{where}.receivers", way.receivers, "GPUs once each")
-        via = None if way.via is None else number[way.via]
-        nodes = by_node(receivers, node_of)
-        forwards = via is None or (via in receivers and len(nodes) == 1)
-        findings.require(forwards, f"{where}.via", way.via, "a receiver, of the node of all")
-        for gpu in receivers:
-            received[gpu].append((way.begin, way.end))
-        for gpus in nodes.values():
-            yield Sending(n, way.begin, way.end, source, via, tuple(gpus))
-    names = [name for name, gpu in number.items() if gpu in received]
-    needers = set(received) == set(defined.needers)
-    findings.require(needers, f"{field}: receivers", names, "all GPUs that lack it, no others")
-    for gpu, ranges in received.items():
-        edges = [(0, 0), *sorted(ranges), (defined.size_bytes, defined.size_bytes)]
-        covered = all(low[1] == high[0] for low, high in pairwise(edges))
-        covered &= all(begin < end for begin, end in ranges)
-        findings.require(
-            covered, f"{field}: bytes to GPU {gpu}", ranges, "every byte of the class once"
-        )
+        owners, needers = classes[way.number].owners, set(classes[way.number].needers)
+        owner = way.source in owners
+        findings.require(owner, f"{field}.source", way.source, "a GPU that holds the class")
+        once = len(set(way.receivers)) == len(way.receivers) and needers.issuperset(way.receivers)
+        text = "GPUs that lack the class, once each"
+        if not findings.require(once, f"{field}.receivers", way.receivers, text):
+            continue
+        nodes = {node_of[gpu] for gpu in way.receivers}
+        forwards = way.via is None or (way.via in way.receivers and len(nodes) == 1)
+        findings.require(forwards, f"{field}.via", way.via, "a receiver, of the node of all")
+        for gpu in way.receivers:
+            received[way.number, gpu].append((way.begin, way.end))
+    findings.halt()
+    for number, moved in enumerate(classes):
+        for gpu in moved.needers:
+            ranges = sorted(received[number, gpu])
+            edges = [(0, 0), *ranges, (moved.size_bytes, moved.size_bytes)]
+            covered = all(low[1] == high[0] for low, high in pairwise(edges))
+            covered &= all(begin < end for begin, end in ranges)
+            field = f"sendings: bytes of class {number} to GPU {gpu}"
+            findings.require(covered, field, ranges, "every byte of the class once")
 
 
 def _check_plan(

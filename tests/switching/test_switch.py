@@ -1,15 +1,15 @@
 """What moves, beside an oracle that goes rank by rank; the port bound and the published rule."""
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import astuple, replace
 from typing import get_args
 
 import pytest
 
 from formulations.instance import Instance
 from formulations.switching.shards import Kind, layout_of
-from formulations.switching.switch import Sending, port_bound, published_plan, switch_of
-from solver.switch_document import gpu_names
+from formulations.switching.switch import Sending, Volumes, port_bound, published_plan, switch_of
+from solver.report.switch import gpu_names
 from tests.oracles.switch import needs
 from tests.recorded import as_recorded
 from tests.small_instances import expert_instance, random_instance
@@ -50,7 +50,11 @@ def test_bound_and_rule_are_the_recorded_ones() -> None:
         bound, rule = port_bound(switch), published_plan(switch)
         sizes = [[d.node, d.size_bytes, len(d.owners), d.is_free] for d in switch.demands]
         times = [bound.time_ns, switch.time_ns(rule), switch.latency_ns, len(rule)]
-        figures[f"switch {seed}"] = [*times, *map(list, bound.channels), sizes]
+        figures[f"switch {seed}"] = [
+            *times,
+            *(list(astuple(line)) for line in bound.channels),
+            sizes,
+        ]
     as_recorded("switching", figures)
 
 
@@ -60,7 +64,8 @@ def test_a_sending_by_way_of_a_gpu() -> None:
     [demand], way = switch.demands, Sending(0, 0, SIZE, 0, 2, (2, 3))
     assert list(way.hops()) == [(0, 2), (2, 3)]
     assert [switch.time_ns([sending]) for sending in (demand.direct(), way)] == [2 * SIZE, SIZE]
-    assert switch.volumes([way]) == {0: [0, SIZE, 0, 0], 2: [SIZE, 0, 0, SIZE], 3: [0, 0, SIZE, 0]}
+    volumes = Volumes(0, 0, SIZE), Volumes(2, SIZE, 0, 0, SIZE), Volumes(3, 0, 0, SIZE)
+    assert switch.volumes([way]) == volumes
 
 
 def test_the_rule_counts_classes_of_one_owner_first() -> None:

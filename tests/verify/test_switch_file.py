@@ -46,7 +46,7 @@ def _half_slice(fields: dict[str, Any]) -> None:
 
 
 FIELDS = (
-    "moves time_s lower_bound_s gap published_s devices bound_by classes before.config.ep "
+    "moves time_s lower_bound_s gap published_s devices bound_by classes sendings before.config.ep "
     "after.config.ep before.replicas after.replicas cluster.groups.name cluster.groups.nodes "
     "cluster.groups.inter_node.bandwidth"
 )
