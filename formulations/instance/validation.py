@@ -16,9 +16,6 @@ Model = TypeVar("Model", bound=BaseModel)
 #: Parts of a location that pydantic adds and that stand in no file: union tags, "of the key".
 _NOT_IN_FILE = (*TAGS, "[key]")
 
-#: Fields that there were, and what to write now.
-_REPLACED = {"distributed_optimizer": "zero: 0 for false, 1 for true, [0, 1] for both"}
-
 #: pydantic's error type -> what is allowed, with values of the error's context.
 _ALLOWED = {
     **dict.fromkeys(("int_type", "int_parsing", "int_from_float"), "a whole number"),
@@ -104,8 +101,6 @@ def _found_and_allowed(
     owner, field = _field(model, path)
     if kind == "extra_forbidden":
         names = _names(_field(model, path[:-1])[0], written)
-        if path[-1] in _REPLACED:
-            return "a field of earlier versions", _REPLACED[str(path[-1])]
         return f"unknown field{suggestion(path[-1], names)}", ", ".join(names)
     if kind == "missing":
         section = field and field.annotation

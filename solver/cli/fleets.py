@@ -12,7 +12,7 @@ from formulations.errors import PlanError, PlannerError
 from formulations.node_sharing import NodeSplit
 from solver.cli import search_options
 from solver.cli.files import check_writable, refuse_changed, write_text
-from solver.cli.search_options import all_cores, argument, gone, limit, option, time_ns
+from solver.cli.search_options import all_cores, argument, limit, option, time_ns
 from solver.cli.terminal import print_either, print_report, progress_display, say, steps_display
 from solver.fleets.distribution import Distribution
 from solver.options import SolveOptions
@@ -33,13 +33,6 @@ MOST_WAYS = 24
 PolicyName = Literal["ours", "restart", "redundancy"]
 #: What a failure makes of the step in flight; see `solver.replay.policy`.
 InFlightRule = Literal["lost", "background"]
-#: Policies of published systems, and what to say to those who name one.
-PUBLISHED = {
-    "oobleck": "a benchmark, python -m bench policies; ours forms fleets of the same templates",
-    "varuna": "called restart",
-    "bamboo": "called redundancy",
-}
-_GONE = gone("published inputs of a --model are a benchmark, python -m bench replay")
 
 
 def templates_command(
@@ -54,10 +47,6 @@ def templates_command(
         "step-time",
     ),
     as_json: bool = search_options.JSON,
-    objective: str | None = gone(
-        "--objective: templates are of least step time; Oobleck's objective is a benchmark, "
-        "python -m bench templates"
-    ),
     split: NodeSplit = option(
         "How stages share a node. aligned: powers of two at multiples of themselves. "
         "any: all numbers of GPUs in every order, unless search.tensor_parallel narrows them.",
@@ -207,8 +196,6 @@ def replay_command(
     gap: float = search_options.gap_option(),
     seed: int = search_options.SEED,
     workers: int | None = search_options.WORKERS,
-    throughput: str | None = _GONE,
-    model: str | None = _GONE,
 ) -> None:
     """Replay a failure trace: samples trained, time lost by cause, throughput over time.
 
@@ -223,10 +210,8 @@ def replay_command(
 
     check_writable(svg, keep=(instance, trace))
     allowed: dict[str, PolicyName] = {name: name for name in get_args(PolicyName)}
-    for name in policy or ():
-        if name not in allowed:
-            what = PUBLISHED.get(name, "no policy")
-            raise PlannerError(f"--policy {name} is {what}; allowed: ours, restart or redundancy")
+    if unknown := [name for name in policy or () if name not in allowed]:
+        raise PlannerError(f"--policy {unknown[0]}: allowed: ours, restart or redundancy")
     names = [allowed[name] for name in policy or ["ours"]]
     options = PolicyOptions(
         in_flight,

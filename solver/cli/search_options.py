@@ -7,7 +7,6 @@ from typing import Any
 import typer
 
 from formulations.errors import PlannerError
-from solver.cli.errors import with_error_line
 from solver.options import MAX_WORKERS, Engine
 
 
@@ -79,16 +78,6 @@ def gap_option(default: float = 0.0) -> Any:
     """How far from the best plan a plan may be."""
     text = "Relative distance to the best plan that is good enough, such as 0.01."
     return option(text, default, min=0.0, callback=_below_one)
-
-
-def gone(text: str) -> Any:
-    """An option that is no longer there, with what to say to those who give it."""
-
-    def refuse(value: object) -> None:
-        if value is not None:
-            raise PlannerError(text)
-
-    return typer.Option(None, hidden=True, callback=with_error_line(refuse))
 
 
 INSTANCE = argument("INSTANCE", "Instance file (YAML).")
