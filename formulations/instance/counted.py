@@ -8,9 +8,8 @@ side that is not the residual stream, split. Blocks with equal figures are one l
 but for the routers.
 """
 
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from itertools import groupby
-from operator import add
 
 from formulations.instance.parts import (
     TOKEN_ID_BYTES,
@@ -23,41 +22,32 @@ from formulations.instance.parts import (
 )
 from formulations.instance.workload import LayerRun
 
+#: Of a part per token, what does not grow with the tokens: parameters, launches.
+_ONCE = (
+    *("sharded_parameters", "replicated_parameters", "expert_parameters"),
+    *("kernels", "memory_kernels"),
+)
+
+
+def of_tokens(part: Part, s: int) -> Part:
+    """A part per token, for s of them."""
+    return Part({name: n * (1 if name in _ONCE else s) for name, n in part.items()})
+
 
 @dataclass(frozen=True)
-class CountedPart:
-    """What one block, or all that stands before or behind the blocks, has and keeps."""
+class CountedBlock:
+    """What one block has and keeps, per token.
 
-    split_parameters: int = 0  #: divided by tp
-    whole_parameters: int = 0
-    products: int = 0  #: multiplications per token
-    kernels: int = 0
-    memory_kernels: int = 0  #: of these, those that multiply no matrix
-    split_kept_bytes: int = 0  #: per token, for the backward pass
-    whole_kept_bytes: int = 0
-    score_columns: int = 0  #: heads * (width of a query + width of a value); 0: no attention
+    score_columns: heads * (width of a query + width of a value); 0: no attention.
+    """
+
+    part: Part
+    score_columns: int = 0
     heads: int = 0
-    expert_parameters: int = 0  #: of the split ones, those of routed experts
-    expert_products: int = 0  #: of the products, those with them
-    routed_width: int = 0  #: elements per token on their way to them
 
-    def __add__(self, more: "CountedPart") -> "CountedPart":
-        return CountedPart(*map(add, astuple(self), astuple(more)))
-
-    def of_tokens(self, s: int, flash: bool, dropout: bool, num_kv_heads: int = 0) -> Part:
+    def of_tokens(self, s: int, flash: bool, dropout: bool, num_kv_heads: int) -> Part:
         """Costs for s tokens; scores as in `formulations.instance.parts`."""
-        part = Part(
-            sharded_parameters=self.split_parameters,
-            replicated_parameters=self.whole_parameters,
-            forward_flops=2 * s * self.products,
-            kernels=self.kernels,
-            memory_kernels=self.memory_kernels,
-            sharded_activation_bytes=self.split_kept_bytes * s,
-            replicated_activation_bytes=self.whole_kept_bytes * s,
-            expert_parameters=self.expert_parameters,
-            expert_flops=2 * s * self.expert_products,
-            routed_bytes=2 * s * self.routed_width,
-        )
+        part = of_tokens(self.part, s)
         if self.score_columns:
             scored = scores(self.heads, self.score_columns, s, s, flash, dropout)
             part += scored + Part(
@@ -69,15 +59,15 @@ class CountedPart:
 
 @dataclass(frozen=True)
 class CountedModel:
-    """A chain of counted blocks between an embedding and a head."""
+    """A chain of counted blocks between an embedding and a head; before, behind: per token."""
 
     hidden_size: int
     vocabulary_rows: int
     vocabulary_columns: int
     tied_embeddings: bool
-    blocks: tuple[CountedPart, ...]
-    before: CountedPart  #: beside the vocabulary matrix
-    behind: CountedPart
+    blocks: tuple[CountedBlock, ...]
+    before: Part  #: beside the vocabulary matrix
+    behind: Part
     heads: int  #: 1 where there is no attention
     num_kv_heads: int
     dropout: bool
@@ -89,14 +79,15 @@ class CountedModel:
     @property
     def parameters(self) -> int:
         """All parameters; a tied matrix once."""
-        parts = (self.before, *self.blocks, self.behind)
+        parts = (self.before, *(block.part for block in self.blocks), self.behind)
         matrices = (2 - self.tied_embeddings) * self.vocabulary_rows * self.vocabulary_columns
-        return matrices + sum(part.split_parameters + part.whole_parameters for part in parts)
+        names = "sharded_parameters", "replicated_parameters"
+        return matrices + sum(part[name] for part in parts for name in names)
 
     def layer_runs(self, s: int, flash: bool, factor: int) -> tuple[LayerRun, ...]:
         """The chain for sequences of s tokens, with elements of `factor` times 16 bit."""
         h, vocabulary = self.hidden_size, (self.vocabulary_rows, self.vocabulary_columns)
-        ids = lookup(s * h, self.dropout) + self.before.of_tokens(s, flash, self.dropout)
+        ids = lookup(s * h, self.dropout) + of_tokens(self.before, s)
         embedding = layer_of(
             ids, "embedding", factor=factor, input_bytes=TOKEN_ID_BYTES * s, vocabulary=vocabulary
         )
@@ -104,9 +95,11 @@ class CountedModel:
         around = Part(forward_all_reduces=2, backward_all_reduces=2)
         around += dropout_masks(2 * s * h * self.dropout)
         width, runs = 2 * factor * s * h, [LayerRun(layer=embedding, count=1)]
-        numbers = {part: i for i, part in enumerate(dict.fromkeys(self.blocks), start=1)}
+        kinds = list[CountedBlock]()
         for block, equal in groupby(self.blocks):
-            kind = "block" if numbers[block] == 1 else f"block_{numbers[block]}"
+            if block not in kinds:
+                kinds.append(block)
+            kind = f"block_{1 + kinds.index(block)}" if kinds.index(block) else "block"
             part = around + block.of_tokens(s, flash, self.dropout, self.num_kv_heads)
             layer = layer_of(part, kind, factor=factor, input_bytes=width)
             runs.append(LayerRun(layer=layer, count=len(list(equal))))
@@ -114,7 +107,7 @@ class CountedModel:
         logits = projection(s, h, self.vocabulary_rows)
         logits["forward_flops"] = 2 * s * self.vocabulary_rows * self.vocabulary_columns
         head = layer_of(
-            logits + self.behind.of_tokens(s, flash, self.dropout),
+            logits + of_tokens(self.behind, s),
             "head",
             factor=factor,
             input_bytes=width,

@@ -16,7 +16,7 @@ from dataclasses import dataclass, fields
 from typing import Any, NamedTuple
 
 from formulations.errors import InstanceError
-from formulations.instance.counted import CountedModel, CountedPart
+from formulations.instance.counted import CountedBlock, CountedModel
 from formulations.instance.huggingface import (
     CAUSAL_NAMES,
     foreign_fields,
@@ -26,6 +26,7 @@ from formulations.instance.huggingface import (
     refuse,
     sizes_from_config,
 )
+from formulations.instance.parts import Part, memory_kernels, product
 from formulations.instance.record import shown
 from formulations.instance.transformer import Architecture
 from formulations.units import ceil_div
@@ -259,11 +260,11 @@ class _Reading:
         heads = self.number("num_attention_heads") or 1
         return self.number("head_dim") or self.hidden_size // heads
 
-    def total(self, leaves: list[_Leaf]) -> CountedPart:
-        """Sum of the parameters' counts."""
-        return sum(map(self._of_parameter, leaves), CountedPart())
+    def total(self, leaves: list[_Leaf]) -> Part:
+        """Sum of the parameters' counts, per token."""
+        return sum(map(self._of_parameter, leaves), Part())
 
-    def block(self, block: Any) -> CountedPart:
+    def block(self, block: Any) -> CountedBlock:
         """One block: its parameters, scores, residual adds, and inputs of attention and network."""
         modules = [m for m in block.modules() if list(m.parameters())]
         attention = [m for m in modules if "Attention" in type(m).__name__]
@@ -283,32 +284,33 @@ class _Reading:
         names = [type(module).__name__ for module in plain]
         kernels = _RESIDUAL_ADDS + _ROTARY_KERNELS * bool(heads)
         kernels += sum("Dropout" not in name and name != "Identity" for name in names)
-        return self.total(list(_leaves(block))) + CountedPart(
-            kernels=kernels,
-            memory_kernels=kernels,
-            split_kept_bytes=copies,
-            whole_kept_bytes=2 * 2 * self.hidden_size,
-            score_columns=columns,
-            heads=heads,
+        part = (
+            self.total(list(_leaves(block)))
+            + memory_kernels(kernels)
+            + Part(
+                sharded_activation_bytes=copies,
+                replicated_activation_bytes=2 * 2 * self.hidden_size,
+            )
         )
+        return CountedBlock(part, columns, heads)
 
-    def _of_parameter(self, leaf: _Leaf) -> CountedPart:
+    def _of_parameter(self, leaf: _Leaf) -> Part:
         from torch.nn import Conv1d
 
         size, shape = int(leaf.parameter.numel()), tuple(leaf.parameter.shape)
         if leaf.is_table:
-            return CountedPart(whole_parameters=size, kernels=2, memory_kernels=2)  # lookup, add
+            return Part(replicated_parameters=size) + memory_kernels(2)  # lookup, add
         if len(shape) < 2:
-            vector = CountedPart(whole_parameters=size)
+            vector = Part(replicated_parameters=size)
             # A norm is a module of vectors alone, which holds this one as its weight.
             vectors = all(p.ndim < 2 for p in leaf.module.parameters())
             if not vectors or not leaf.path.endswith(".weight"):
                 return vector
-            launch = CountedPart(kernels=1, memory_kernels=1)
+            vector += memory_kernels(1)
             if size == self._head_dim:  # the input of a norm over single heads is that of all
                 heads = self.number("num_attention_heads") or 1
-                return vector + launch + CountedPart(split_kept_bytes=2 * size * heads)
-            return vector + launch + CountedPart(whole_kept_bytes=2 * size)
+                return vector + Part(sharded_activation_bytes=2 * size * heads)
+            return vector + Part(replicated_activation_bytes=2 * size)
         experts = self.number(*_EXPERTS)
         of_experts = shape[0] == experts and not isinstance(leaf.module, Conv1d)
         if of_experts and len(shape) == 2:
@@ -321,37 +323,35 @@ class _Reading:
             raise InstanceError(self.where, problem, f"as many as experts, {experts}")
         # Kept of a product: its side that is not the residual stream; of the wider one else.
         side = size // self.hidden_size if self.hidden_size in shape else max(shape)
-        return CountedPart(
-            split_parameters=size, products=size, kernels=1, split_kept_bytes=2 * side
-        )
+        return product(size, 1, 1, kept=side)
 
-    def _router_or_biases(self, leaf: _Leaf, size: int, shape: tuple[int, ...]) -> CountedPart:
+    def _router_or_biases(self, leaf: _Leaf, size: int, shape: tuple[int, ...]) -> Part:
         """Biases of all experts; or the router, its fp32 scores and the copies of tokens."""
         if any(p.ndim > 2 for p in leaf.module.parameters(recurse=False)):
             of_output = size if shape[1] == self.hidden_size else 0
-            return CountedPart(split_parameters=size - of_output, whole_parameters=of_output)
+            return Part(sharded_parameters=size - of_output, replicated_parameters=of_output)
         copies = self._visited() * (2 + 2) * self.hidden_size
-        return CountedPart(
-            whole_parameters=size,
-            products=size,
+        return Part(
+            replicated_parameters=size,
+            forward_flops=2 * size,
             kernels=3 + 2,
             memory_kernels=2 + 2,
-            whole_kept_bytes=4 * shape[0] + copies,
-            routed_width=self._visited() * self.hidden_size,
+            replicated_activation_bytes=4 * shape[0] + copies,
+            routed_bytes=2 * self._visited() * self.hidden_size,
         )
 
-    def _expert_matrix(self, size: int, of_one: int) -> CountedPart:
+    def _expert_matrix(self, size: int, of_one: int) -> Part:
         """Matrices of experts: products by the share of them that a token visits, rounded up."""
         experts = self.number(*_EXPERTS) or 1
         visited = self._visited() * (size // of_one)
-        products = ceil_div(of_one * visited, experts)
-        return CountedPart(
-            split_parameters=size,
-            products=products,
+        flops = 2 * ceil_div(of_one * visited, experts)
+        return Part(
+            sharded_parameters=size,
+            forward_flops=flops,
             kernels=1,
-            split_kept_bytes=ceil_div(2 * (of_one // self.hidden_size) * visited, experts),
+            sharded_activation_bytes=ceil_div(2 * (of_one // self.hidden_size) * visited, experts),
             expert_parameters=size,
-            expert_products=products,
+            expert_flops=flops,
         )
 
     def _visited(self) -> int:

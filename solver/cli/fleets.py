@@ -211,7 +211,9 @@ def replay_command(
     check_writable(svg, keep=(instance, trace))
     allowed: dict[str, PolicyName] = {name: name for name in get_args(PolicyName)}
     if unknown := [name for name in policy or () if name not in allowed]:
-        raise PlannerError(f"--policy {unknown[0]}: allowed: ours, restart or redundancy")
+        raise PlannerError(
+            f"--policy {unknown[0]} is no policy; allowed: ours, restart or redundancy"
+        )
     names = [allowed[name] for name in policy or ["ours"]]
     options = PolicyOptions(
         in_flight,

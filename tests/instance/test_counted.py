@@ -4,29 +4,29 @@ from dataclasses import replace
 from itertools import product
 from typing import get_args
 
-from formulations.instance.counted import CountedModel, CountedPart
+from formulations.instance.counted import CountedBlock, CountedModel
+from formulations.instance.parts import Part
 from formulations.instance.transformer import build_workload
 from formulations.instance.workload import Layer, Precision
 from tests.recorded import as_recorded, digest
 
-BLOCK = CountedPart(
-    split_parameters=100,
-    whole_parameters=10,
-    products=60,
+PART = Part(
+    sharded_parameters=100,
+    replicated_parameters=10,
+    forward_flops=120,
     kernels=9,
-    split_kept_bytes=40,
-    whole_kept_bytes=32,
-    score_columns=16,
-    heads=2,
+    sharded_activation_bytes=40,
+    replicated_activation_bytes=32,
 )
+BLOCK = CountedBlock(PART, score_columns=16, heads=2)
 MODEL = CountedModel(
     hidden_size=8,
     vocabulary_rows=50,
     vocabulary_columns=8,
     tied_embeddings=False,
     blocks=(BLOCK, BLOCK, replace(BLOCK, score_columns=0, heads=0), BLOCK),
-    before=CountedPart(whole_parameters=24),
-    behind=CountedPart(whole_parameters=8, kernels=1),
+    before=Part(replicated_parameters=24),
+    behind=Part(replicated_parameters=8, kernels=1),
     heads=2,
     num_kv_heads=1,
     dropout=False,
@@ -45,12 +45,13 @@ def layers(
 
 def test_layers_are_the_recorded_ones() -> None:
     """Every field of all layers: with dropout, experts, 32 bit, flash attention, tied matrices."""
-    experts = replace(BLOCK, expert_parameters=60, expert_products=40, routed_width=16)
+    part = PART + Part(expert_parameters=60, expert_flops=80, routed_bytes=32)
+    experts, twice = replace(BLOCK, part=part), CountedBlock(part + PART, 32, 4)
     models = {
         "plain": MODEL,
         "dropout": replace(MODEL, dropout=True),
         "tied": replace(MODEL, tied_embeddings=True, num_kv_heads=2),
-        "experts": replace(MODEL, blocks=(experts + BLOCK, experts), num_experts=4),
+        "experts": replace(MODEL, blocks=(twice, experts), num_experts=4),
     }
     figures: dict[str, object] = {}
     for name, model in models.items():
