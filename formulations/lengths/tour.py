@@ -12,11 +12,18 @@ from dataclasses import dataclass, replace
 from itertools import groupby, pairwise
 from typing import Annotated
 
+import numpy as np
 from pydantic import Field
 
 from formulations.instance.record import Batch, Index
 from formulations.lengths.problem import STRICT, Mixed, Moves, Nanoseconds, Switching
-from formulations.lengths.strategy_time import PARTS, StrategyTimes, strategy_times
+from formulations.lengths.strategy_time import (
+    NEVER,
+    PARTS,
+    Numbers,
+    StrategyTimes,
+    strategy_times,
+)
 from formulations.units import ceil_div
 
 
@@ -95,6 +102,17 @@ def back_ns(switching: Switching, strategy: int, anchor: int) -> int | None:
     if switching.parameters_return:
         return between_ns(switching, strategy, anchor)
     return switching.gradients_ns[strategy][anchor]
+
+
+def switch_tables(mixed: Mixed) -> dict[str, Numbers]:
+    """Times [from, to] of switches out, between, back; NEVER where there is none, or no need."""
+    strategies = range(len(mixed.strategies))
+    tables = {}
+    for name, time_ns in (("out", out_ns), ("between", between_ns), ("back", back_ns)):
+        rows = [[time_ns(mixed.switching, a, b) for b in strategies] for a in strategies]
+        tables[name] = np.array([[NEVER if ns is None else ns for ns in row] for row in rows])
+    np.fill_diagonal(tables["between"], NEVER)
+    return tables
 
 
 def hops(switching: Switching, tour: Tour) -> list[Hop]:

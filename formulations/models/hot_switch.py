@@ -41,26 +41,23 @@ Size. O(Q K + Q^2) literals and rows, O(K) for every kind.
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from fractions import Fraction
-from itertools import accumulate, pairwise
+from itertools import accumulate, pairwise, permutations
 from math import floor
 
 import numpy as np
 
-from formulations.lengths.problem import Mixed, Switching
-from formulations.lengths.strategy_time import PARTS, StrategyTimes, strategy_times
-from formulations.lengths.tour import Group, Tour, back_ns, between_ns, out_ns
+from formulations.lengths.problem import Mixed
+from formulations.lengths.strategy_time import NEVER, PARTS, StrategyTimes, strategy_times
+from formulations.lengths.tour import Group, Tour, switch_tables
 from formulations.models.cpsat import CpSat
 from formulations.models.model import Linear, Literal, Pairs, Term, negated, total_of, weighted
 
-#: Name of a switch, its time, and its nodes in the circuit, where the anchor is 0.
-_WAYS: tuple[
-    tuple[str, Callable[[Switching, int, int], int | None], Callable[[int, int], tuple[int, int]]],
-    ...,
-] = (
-    ("out", out_ns, lambda r, q: (0, q + 1)),
-    ("between", between_ns, lambda a, b: (a + 1, b + 1)),
-    ("back", back_ns, lambda q, r: (q + 1, 0)),
-)
+#: Nodes of switches in the circuit, where the anchor is 0.
+_NODES: dict[str, Callable[[int, int], tuple[int, int]]] = {
+    "out": lambda r, q: (0, q + 1),
+    "between": lambda a, b: (a + 1, b + 1),
+    "back": lambda q, r: (q + 1, 0),
+}
 
 
 class HotSwitch:
@@ -83,7 +80,7 @@ class HotSwitch:
         model.exactly_one(1, self.anchor)
         self.last, self.visited = self._literals("last"), self._literals("visited")
         self.switches: dict[tuple[str, int, int], Linear] = {}
-        costs = self._tour(mixed.switching)
+        costs = self._tour(mixed)
         literals = [*self.switches.values(), *self.last, *self.visited, *self.anchor]
         visits = [strategy.visit_ns for strategy in mixed.strategies]
         costs += [*visits, *visits, *(strategy.anchor_ns for strategy in mixed.strategies)]
@@ -106,7 +103,7 @@ class HotSwitch:
     def _literals(self, name: str) -> list[Linear]:
         return [self.model.literal(f"{name}[{q}]") for q in self._strategies]
 
-    def _tour(self, switching: Switching) -> list[int]:
+    def _tour(self, mixed: Mixed) -> list[int]:
         """(2) but for `last`; the times of all switches."""
         model, costs = self.model, list[int]()
         arcs: list[tuple[int, int, Literal]] = [
@@ -116,16 +113,12 @@ class HotSwitch:
         arcs.append((0, 0, alone))
         for visited in self.visited:
             model.implies(2, visited, negated(alone))
-        for name, time, nodes in _WAYS:
-            for a in self._strategies:
-                for b in self._strategies:
-                    cost_ns = time(switching, a, b)
-                    if a == b or cost_ns is None:
-                        continue
-                    literal = model.literal(f"{name}[{a},{b}]")
-                    self.switches[name, a, b] = literal
-                    arcs.append((*nodes(a, b), literal))
-                    costs.append(cost_ns)
+        for name, table in switch_tables(mixed).items():
+            for a, b in permutations(self._strategies, 2):
+                if table[a, b] < NEVER:
+                    literal = self.switches[name, a, b] = model.literal(f"{name}[{a},{b}]")
+                    arcs.append((*_NODES[name](a, b), literal))
+                    costs.append(int(table[a, b]))
         model.circuit(arcs)
         for r, anchor in enumerate(self.anchor):
             leaving = [b for (way, a, _), b in self.switches.items() if (way, a) == ("out", r)]

@@ -73,14 +73,8 @@ LENGTHS, SWITCH = "lengths", "switch"
 _VARIANTS, _LAYOUT, _TIME = TypeAdapter(list[PlanRows]), TypeAdapter(Layout), TypeAdapter(int)
 
 
-class LongSequenceError(PlannerError):
-    """Sequences that no strategy takes."""
-
-    exit_code = 3
-
-
-class NoLayoutError(PlannerError):
-    """No layout over all nodes is in the search, or they cost more than the instance allows."""
+class NoStepError(PlannerError):
+    """No layout on all nodes, no strategy for some sequences, or none that switches join."""
 
     exit_code = 3
 
@@ -106,7 +100,7 @@ def candidates(
 
     What the study holds of layouts, and of switches between them, is not worked out again.
 
-    Raises InstanceError without a section `lengths`, LongSequenceError where no strategy takes the
+    Raises InstanceError without a section `lengths`, NoStepError where no strategy takes the
     longest sequences.
     """
     lengths = lengths_of(instance)
@@ -139,7 +133,7 @@ def _check_longest(lengths: Lengths, strategies: Sequence[Strategy]) -> None:
             " recompute: full, zero"
         )
         limit = f"{longest} tokens at most; cut them off there, or "
-        raise LongSequenceError(
+        raise NoStepError(
             f"lengths: sequences of {last.up_to} tokens, {last.count} a step, fit no strategy:"
             f" {limit if longest else 'none has room for a row; '}{remedy}"
         )
@@ -150,18 +144,18 @@ def found_strategies(
 ) -> list[PlanRows]:
     """Those of the instance's search; `tell` hears how many layouts of how many are done.
 
-    Raises NoLayoutError where there is none, whatever the lengths.
+    Raises NoStepError where there is none, whatever the lengths.
     """
     timed = instance_of_time(instance)
     if not any(node_vectors(timed)):
         limit = instance.limits.max_price_usd_per_hour
-        raise NoLayoutError(
+        raise NoStepError(
             f"limits.max_price_per_hour: all nodes, which strategies use, cost more than {limit:g}"
             " USD/h"
         )
     configs = list(layouts(timed))
     if not configs:
-        raise NoLayoutError(
+        raise NoStepError(
             f"search: no layout over all {timed.cluster.num_gpus} GPUs, which every strategy uses;"
             " allow more of data_parallel, tensor_parallel, context_parallel, pipeline_parallel"
         )

@@ -21,28 +21,22 @@ from time import monotonic
 
 import numpy as np
 
-from formulations.errors import PlannerError
 from formulations.instance import Instance
 from formulations.lengths.problem import Mixed, Order
 from formulations.lengths.strategy_time import NEVER, StrategyTimes, strategy_times
-from formulations.lengths.tour import Group, Tour, back_ns, between_ns, out_ns, step_ns
+from formulations.lengths.tour import Group, Tour, step_ns, switch_tables
 from formulations.models.hot_switch import HotSwitch
 from formulations.units import seconds
 from solver.backends import cpsat
 from solver.document import PlanDocument
 from solver.files import sealed
 from solver.interrupt import NoTimeError
+from solver.lengths.candidates import NoStepError
 from solver.lengths_document import LengthsDocument, step_figures
 from solver.options import SolveOptions
 from solver.result import Status, Termination, longest_step_ns, proves, relative_gap
 from solver.switch_document import KINDS
 from solver.switching.quickest import switch_document
-
-
-class NoStepError(PlannerError):
-    """No strategies and switches that run all sequences."""
-
-    exit_code = 3
 
 
 @dataclass(frozen=True)
@@ -181,17 +175,7 @@ def ascending(mixed: Mixed) -> Tour | None:
     """
     intervals = np.array([times.of_intervals() for times in strategy_times(mixed)])  # C
     once = np.array([strategy.anchor_ns for strategy in mixed.strategies], dtype=np.int64)
-    strategies = range(len(once))
-    out, between, back = np.array(  # [from, to] each
-        [
-            [
-                [NEVER if (ns := of(mixed.switching, a, b)) is None else ns for b in strategies]
-                for a in strategies
-            ]
-            for of in (out_ns, between_ns, back_ns)
-        ]
-    )
-    np.fill_diagonal(between, NEVER)
+    out, between, back = switch_tables(mixed).values()
     count, size = intervals.shape[:2]
     least = np.full((count, size, count), NEVER)  # F, [anchor, atoms done, last strategy]
     begun = np.zeros((count, size, count), dtype=np.int64)  # atoms done before the last group

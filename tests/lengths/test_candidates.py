@@ -20,7 +20,7 @@ from formulations.lengths.strategy_time import StrategyTimes
 from formulations.plan import Configuration
 from solver.lengths import candidates as module
 from solver.lengths.candidates import (
-    NoLayoutError,
+    NoStepError,
     _variants,
     candidates,
     found_strategies,
@@ -182,5 +182,5 @@ def test_strategies_are_the_recorded_ones(name: str) -> None:
 
 def test_degrees_that_leave_gpus_over_are_no_layout() -> None:
     """tests/data/consoles/lengths.md shows this line, and those of lengths that do not fit."""
-    with pytest.raises(NoLayoutError, match=r"no layout over all 4 GPUs, which every strategy"):
+    with pytest.raises(NoStepError, match=r"no layout over all 4 GPUs, which every strategy"):
         candidates(small(**{"search: {": "search: {data_parallel: 3, "}))

@@ -4,8 +4,8 @@ import pytest
 
 from formulations.lengths.problem import Atom, Mixed, Rows, Strategy, Switching
 from formulations.lengths.tour import Group, Tour, step_ns
-from solver.lengths.candidates import candidates
-from solver.lengths.choose import NoStepError, ascending, build_lengths, choose
+from solver.lengths.candidates import NoStepError, candidates
+from solver.lengths.choose import ascending, build_lengths, choose
 from solver.options import SolveOptions
 from solver.result import Status, Termination
 from solver.verify import verify_lengths
