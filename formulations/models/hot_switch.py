@@ -50,7 +50,7 @@ from formulations.lengths.problem import Mixed
 from formulations.lengths.strategy_time import NEVER, PARTS, StrategyTimes, strategy_times
 from formulations.lengths.tour import Group, Tour, switch_tables
 from formulations.models.cpsat import CpSat
-from formulations.models.model import Linear, Literal, Pairs, Term, negated, total_of, weighted
+from formulations.models.model import Linear, Literal, Term, negated, total_of, weighted
 
 #: Nodes of switches in the circuit, where the anchor is 0.
 _NODES: dict[str, Callable[[int, int], tuple[int, int]]] = {
@@ -127,23 +127,6 @@ class HotSwitch:
             model.at_most(2, out, anchor)
             model.equal(2, back, out)
         return costs
-
-    def assignment(self, tour: Tour) -> Pairs:
-        """The literals of a tour in which each strategy has one group."""
-        sets = {group.strategy: group.atoms for group in tour.groups}
-        order = [group.strategy for group in tour.groups]
-        last = order.pop() if order[-1] == tour.anchor else None
-        switches = {("between", a, b) for a, b in pairwise(order)}
-        if order:
-            switches |= {("out", tour.anchor, order[0]), ("back", order[-1], tour.anchor)}
-        for q in self._strategies:
-            for k, literal in self.runs[q].items():
-                yield literal, int(k in sets.get(q, ()))
-            yield self.anchor[q], int(q == tour.anchor)
-            yield self.last[q], int(q == last)
-            yield self.visited[q], int(q in order)
-        for key, literal in self.switches.items():
-            yield literal, int(key in switches)
 
     def extract(self, values: Sequence[float]) -> Tour:
         """The tour of a solution."""

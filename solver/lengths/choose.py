@@ -121,13 +121,6 @@ def _free(
     while True:
         longest_ns = _longest_ns(mixed, times) if best is None else max(0, best.step_ns - 1)
         built = HotSwitch(mixed, longest_ns, apart)
-        if best is not None:
-            # The best step, with the groups of a strategy at the place of its last one
-            sets: dict[int, tuple[int, ...]] = {}
-            for group in best.tour.groups:
-                sets[group.strategy] = (*sets.pop(group.strategy, ()), *group.atoms)
-            merged = Tour(best.tour.anchor, tuple(Group(q, atoms) for q, atoms in sets.items()))
-            built.model.hint(built.assignment(merged))
         limit_s = options.time_limit_s
         left_s = None if limit_s is None else max(0.0, limit_s - (monotonic() - begin))
         outcome = cpsat.run(built.model.native, replace(options, time_limit_s=left_s))
