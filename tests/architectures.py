@@ -94,7 +94,6 @@ def build(sizes: Architecture, s: int, flash: bool = False) -> Workload:
 
 
 def layer(workload: Workload, kind: str) -> Layer:
-    """The first layer of a kind."""
     return next(item for item in workload.layers if item.kind == kind)
 
 

@@ -24,7 +24,6 @@ def optima_ns(instance: Instance) -> dict[Configuration, int]:
 
 
 def all_tables(instances: Iterable[Instance]) -> Iterator[CostTables]:
-    """Costs of all configurations of some instances."""
     for instance in instances:
         yield from (build_tables(instance, config) for config in configs(instance))
 

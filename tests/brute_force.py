@@ -253,7 +253,6 @@ def all_shares(tables: CostTables) -> Iterator[tuple[int, ...]]:
 
 
 def all_decisions(tables: CostTables) -> Iterator[Decisions]:
-    """Every plan of a configuration, in memory or not."""
     for choice in product(all_orders(tables), all_splits(tables), all_shares(tables)):
         yield Decisions(*choice)
 

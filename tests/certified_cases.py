@@ -33,7 +33,6 @@ BOTH = ("none", "full")
 
 
 def solved_document(made: Instance) -> PlanDocument:
-    """The plan file of an instance, every configuration closed."""
     return build_document(replace(solve(made), runtime_s=0.5), SolveOptions())
 
 
@@ -102,7 +101,6 @@ def group(name: str, tflops: float, memory_gib: float) -> NodeGroup:
 
 
 def with_blocks(made: Instance, fields_of: Callable[[Layer], dict[str, Any]]) -> Instance:
-    """The instance with other fields of its blocks."""
     runs = [
         run.but(layer=fields_of(run.layer)) if run.layer.is_block else run
         for run in made.workload.layer_runs
@@ -218,7 +216,6 @@ def split_sequence(made: Instance) -> Instance:
 
 
 def with_experts(made: Instance) -> Instance:
-    """Four experts in every block."""
     return with_blocks(made, experts).but(workload={"experts": 4})
 
 
@@ -307,7 +304,6 @@ def stop(fields: dict[str, Any]) -> None:
 
 @cache
 def certified(name: str) -> PlanDocument:
-    """The plan file of one of SPACES."""
     search, change = SPACES[name]
     document = solved_document(change(instance(search=narrow(**search))))
     return forged(document, stop) if name == "interrupted" else document

@@ -61,7 +61,6 @@ def chain_of(kinds: str, pp: int, embedding_only: bool = False) -> CostTables:
 
 
 def all_splits(layers: int, stages: int) -> Iterator[tuple[int, ...]]:
-    """Every way to cut `layers` layers into non-empty stages."""
     for inner in combinations(range(1, layers), stages - 1):
         yield (0, *inner, layers)
 

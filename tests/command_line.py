@@ -31,7 +31,6 @@ def refused(*arguments: object, code: int = 2) -> str:
 
 
 def printed(*parts: RenderableType) -> str:
-    """Parts of a report as text, each on lines of its own."""
     page = StringIO()
     for part in parts:
         Console(width=200, file=page).print(part)

@@ -93,7 +93,6 @@ def step(document: PlanDocument) -> Step:
 
 @pytest.fixture
 def plan_file(tmp_path: Path) -> Path:
-    """A plan file that claims no proof."""
     path = tmp_path / "plan.json"
     path.write_text(to_json(document_of(heuristic_result())), encoding="utf-8")
     return path

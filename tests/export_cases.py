@@ -55,7 +55,6 @@ def plan_of(
 
 
 def job_of(search: str = "target: any", workload: str = "catalogue: gpt2", **plan: Any) -> Job:
-    """The job of such a plan."""
     instance = instance_of(workload, search)
     return Job(instance, plan_of(instance, **plan))
 

@@ -110,5 +110,4 @@ def planless_result(status: Status, termination: Termination) -> Result:
 
 
 def document_of(result: Result) -> PlanDocument:
-    """The plan file of a result, found by its method with default options."""
     return build_document(result, SolveOptions())

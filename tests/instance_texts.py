@@ -46,5 +46,4 @@ profile:
 
 
 def parsed(text: str, folder: Path = DATA) -> Instance:
-    """Instance of a YAML text whose paths start in tests/data."""
     return parse_instance(text, "x.yaml", folder)

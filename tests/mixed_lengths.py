@@ -160,7 +160,6 @@ def _apart_ns(number: int, each: Sequence[int]) -> int:
 
 
 def tour_ns(mixed: Mixed, tour: Tour) -> int | None:
-    """Time of a step by definition."""
     switching = mixed.switching
     parts = [set_ns(mixed, group.strategy, group.atoms) for group in tour.groups]
     parts.append(mixed.strategies[tour.anchor].anchor_ns)

@@ -34,7 +34,6 @@ WITH_NEW: tuple[ScheduleName | None, ...] = (None, "zb-h1", "interleaved")
 
 
 def _between_nodes(rng: random.Random, *faster: float) -> Link:
-    """A slow link, or one that is also as fast as this."""
     speed = rng.choice([1e9, 5e9, *faster])
     return Link(bandwidth_bytes_per_s=speed, latency_s=rng.choice([1e-5, 1e-4]))
 
@@ -284,7 +283,6 @@ def extreme_tables(seed: int) -> CostTables:
 
 @cache
 def extreme_optimum_ns(seed: int) -> int | None:
-    """Their least step time; None if nothing fits."""
     return brute_force.optimum_ns(extreme_tables(seed))
 
 
@@ -354,5 +352,4 @@ def recomputing(instances: Iterable[Instance]) -> PlanDocument:
 
 
 def cramped_tables(seed: int, schedule: str = "1f1b") -> CostTables:
-    """Costs of that configuration."""
     return build_tables(*cramped_instance(seed, schedule))

@@ -82,7 +82,6 @@ def random_template(
 
 
 def fleet_of(templates: list[Template], first_node: int = 0) -> list[Pipeline]:
-    """Templates on consecutive nodes, with one micro-batch each."""
     fleet = []
     for template in templates:
         nodes = tuple(range(first_node, first_node + template.num_nodes))

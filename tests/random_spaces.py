@@ -43,7 +43,6 @@ def _groups(rng: random.Random) -> list[dict[str, Any]]:
 
 
 def _search(rng: random.Random, target: Target, experts: bool) -> dict[str, Any]:
-    """Some fields, with some of their values."""
     fields: dict[str, Any] = {
         "degrees": rng.choice(["uniform", "per_group", "per_group", "per_stage"]),
         "tensor_parallel": _choice(rng, [1, 2, 3, 4]),

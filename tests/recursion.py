@@ -11,7 +11,6 @@ Done = tuple[str, int, int]  #: F, B or W; virtual stage; micro-batch
 def operations(
     schedule: str, p: int, device: int, m: int, v: int = 1, group: int | None = None
 ) -> list[Done]:
-    """What a device does, in order."""
     if schedule == "interleaved":
         return _interleaved(p, device, m, v, group or p)
     if schedule == "zb-h1":

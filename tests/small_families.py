@@ -33,7 +33,6 @@ def small_family(seed: int, fewest: Counts | None = None) -> Family:
 
 
 def searched(family: Family, measure: Measure | None = None, gap: float = 0.0) -> FrontDocument:
-    """The outcome of a search over a family, its front by default."""
     search = FamilySearch(family, measure or TimeAndMoney(family), SolveOptions(gap=gap))
     return outcome(search, search.run())
 
@@ -112,7 +111,6 @@ def mixed(
 
 
 def mixed_family(seed: int, workload: str = "", search: str = "target: any") -> Family:
-    """All clusters within it."""
     return Family(instance=mixed(seed, workload=workload, search=search), fewest=(0, 0))
 
 

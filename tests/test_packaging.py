@@ -16,7 +16,6 @@ PACKAGES = ("formulations", "solver", "hetplan-stubs")
 
 
 def run(*command: str | Path, cwd: Path, **variables: str) -> str:
-    """Standard output of a command that must succeed."""
     environment = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"} | variables
     done = subprocess.run(
         command, cwd=cwd, env=environment, capture_output=True, text=True, check=False

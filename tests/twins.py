@@ -35,7 +35,6 @@ TWINS = (CPSAT, MILP)
 
 
 def solved(model: Model) -> Outcome:
-    """The model solved to its end, by its own engine."""
     run = cpsat.run if isinstance(model, CpSat) else highs.run
     return run(model.native, SolveOptions())
 

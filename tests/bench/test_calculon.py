@@ -19,7 +19,6 @@ EVERY = 12
 
 @pytest.fixture(scope="module")
 def every(reference: Path) -> list[Row]:
-    """All of Calculon's rows."""
     return configurations(reference)
 
 

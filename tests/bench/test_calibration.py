@@ -29,7 +29,6 @@ BOUNDS = bounds("calibration")
 
 @pytest.fixture(scope="module")
 def observations(reference: Path) -> list[Observation]:
-    """All published times."""
     return read_all(reference, gpu_catalogue())
 
 

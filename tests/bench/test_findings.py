@@ -22,7 +22,6 @@ STUDIES = {study.name: study for study in (*claims_megatron.studies(), *claims_c
 
 
 def values_of(study: Study) -> Values:
-    """The figures of a study."""
     return study.figures([outcome(point) for point in study.points])
 
 

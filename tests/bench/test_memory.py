@@ -8,7 +8,6 @@ from bench.memory import MemoryRow, estimated, measured
 
 
 def rows_of(rows: list[MemoryRow], source: str) -> list[MemoryRow]:
-    """Those whose source begins so."""
     return [row for row in rows if row.source.startswith(source)]
 
 

@@ -26,7 +26,6 @@ def case_of(**changes: Any) -> dict[str, Any]:
 
 
 def write(path: Path, *cases: dict[str, Any]) -> Path:
-    """A file of these cases."""
     path.write_text(json.dumps({"note": "", "cases": cases}), encoding="utf-8")
     return path
 

@@ -128,7 +128,6 @@ TEMPLATES = ("templates", "instances/oobleck_bert_large.yaml", "--faults", "1")
 
 
 def ended(code: str, *arguments: str) -> tuple[int, str]:
-    """How a process that runs the code ends: exit code, and what it says on stderr."""
     done = subprocess.run(
         [sys.executable, "-c", code, *arguments],
         cwd=ROOT,

@@ -4,6 +4,5 @@ from tests.docs_pages import shown_and_printed
 
 
 def test_consoles_of_setup() -> None:
-    """All GPUs and workloads, a workload, a config.json, first instances, what is refused."""
     shown, printed = shown_and_printed("setup")
     assert printed == shown

@@ -19,7 +19,6 @@ class Terminal(io.StringIO):
     """Keeps what is written to it."""
 
     def isatty(self) -> bool:
-        """Whether lines may be drawn over."""
         return True
 
 
@@ -50,7 +49,6 @@ def closed_pipe() -> Iterator[int]:
 
 
 def run(stdout: int, *arguments: object, **variables: str) -> tuple[int, str]:
-    """Exit code and stderr of a command in a process of its own."""
     done = subprocess.run(
         [sys.executable, "cli.py", *map(str, arguments)],
         cwd=ROOT,

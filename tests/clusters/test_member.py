@@ -48,7 +48,6 @@ def overview(path: Path) -> FamilyOverview:
 
 
 def said(front: FrontDocument) -> list[object]:
-    """What a front says but for its time."""
     points = [(one.nodes, plan_of(one.plan), one.plan.closed_configs) for one in front.points]
     return [*points, front.clusters]
 

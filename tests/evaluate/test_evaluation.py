@@ -40,7 +40,6 @@ def test_changes_are_the_recorded_ones() -> None:
 
 
 def planned_run(search: str, flags: str) -> Planned:
-    """What Megatron-LM's flags start on all hosts."""
     instance = instance_of(search=search)
     return planned(instance, launched(read_flags(flags, "a.txt"), instance), (0, 1, 1))
 

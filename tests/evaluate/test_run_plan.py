@@ -16,7 +16,6 @@ from tests.refusals import check_refusals
 
 
 def stated(text: str) -> object:
-    """The prediction of degrees in words."""
     return predicted(read_run(instance_of(), stated=text))
 
 

@@ -20,7 +20,6 @@ SCHEDULE = torchtitan.files(JOB)["schedule.csv"]
 
 
 def read(folder: Path, module: str = MODULE, schedule: str = SCHEDULE) -> Launched:
-    """The run of a folder with these files."""
     (folder / "planned_config.py").write_text(module)
     (folder / "schedule.csv").write_text(schedule)
     return launched(folder, instance_of(UNTIED))

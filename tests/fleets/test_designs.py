@@ -79,7 +79,6 @@ def test_bug_pipelines_of_fewer_nodes_than_n0() -> None:
 
 
 def throughput(instance: Instance, size: int | None) -> float:
-    """Of the fleet that survives one fault, with micro-batches of this size."""
     document = templates_document(generator_for(instance, TemplateOptions(micro_batch=size), 1), 1)
     return start_fleet(instance, document.designs, 1).throughput_sequences_per_s
 

@@ -19,7 +19,6 @@ from tests.twins import CPSAT, TWINS, Twin
 
 
 def is_allowed(way: Instantiation, problem: InstantiationProblem) -> bool:
-    """Whether all constraints hold."""
     shares, pairs = (
         [m for own in way.shares for m in own],
         [*zip(problem.kinds, way.counts, strict=True)],
@@ -33,7 +32,6 @@ def is_allowed(way: Instantiation, problem: InstantiationProblem) -> bool:
 
 
 def ways(problem: InstantiationProblem) -> Iterator[Instantiation]:
-    """Every choice of pipelines and shares that keeps the constraints."""
     options = [
         (i, m) for i, kind in enumerate(problem.kinds) for m in range(1, len(kind.times_ns) + 1)
     ]
@@ -82,7 +80,6 @@ def solved(problem: InstantiationProblem, twin: Twin) -> int | None:
 
 
 def found_step(problem: InstantiationProblem) -> int | None:
-    """Step of the knapsack's choice, which keeps every constraint."""
     way = instantiate(problem)
     assert way is None or is_allowed(way, problem)
     return None if way is None else way.step_ns(problem)
@@ -97,7 +94,6 @@ def test_knapsack_equals_brute_force(problem: InstantiationProblem) -> None:
 @settings(max_examples=20, deadline=None)
 @given(problems())
 def test_models_equal_the_knapsack(problem: InstantiationProblem) -> None:
-    """CP-SAT and HiGHS prove the same step, or both that there is none."""
     assert [solved(problem, twin) for twin in TWINS] == [found_step(problem)] * 2
 
 

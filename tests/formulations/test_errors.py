@@ -6,7 +6,6 @@ from formulations.errors import MOST_LINES, InstanceError, Mistakes, all_of, joi
 
 
 def at(line: int, column: int = 1) -> InstanceError:
-    """The error of a place."""
     return InstanceError(f"f:{line}:{column} x", "a", "b")
 
 

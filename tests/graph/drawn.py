@@ -134,7 +134,6 @@ def problems() -> dict[str, SplitProblem]:
 
 @cache
 def best_ns(name: str) -> int | None:
-    """Least step time of a problem."""
     return solve_split(problems()[name], NO_CUTOFF).step_time_ns
 
 
@@ -149,7 +148,6 @@ class Questions:
 
 
 def figures(problem: SplitProblem) -> str:
-    """What changes with any number of a problem."""
     return digest(summary(replace(problem, memory=None)))
 
 
@@ -164,7 +162,6 @@ def uneven_tables(seed: int, single: bool = True) -> CostTables:
 
 @cache
 def uneven_optimum_ns(seed: int, single: bool = True) -> int | None:
-    """Least step time of `uneven_tables`, by trying every plan."""
     return brute_force.optimum_ns(uneven_tables(seed, single))
 
 

@@ -48,7 +48,6 @@ def test_templates_are_the_recorded_ones() -> None:
 
 
 def test_stages_with_degrees_of_their_own_are_the_recorded_ones() -> None:
-    """Their problems and best plans."""
     made: dict[str, object] = {}
     for name, tables in staged_tables().items():
         assert tables.by_place is not None

@@ -14,7 +14,6 @@ from tests.recorded import as_recorded
 
 
 def first(search: ConfigSearch, below_ns: int) -> State | None:
-    """The start of the first order that has one."""
     starts = (search.start(order, below_ns) for order in search.first_orders)
     return next((state for state in starts if state is not None), None)
 

@@ -86,7 +86,6 @@ COUNTS = {
 
 @pytest.mark.parametrize("name", WORKLOADS)
 def test_every_entry_has_a_source_and_its_published_parameters(name: str) -> None:
-    """Every entry becomes a workload of its own length and batch."""
     entry, workload = WORKLOADS[name], WORKLOADS[name].workload(name)
     assert (workload.source, workload.sequence_length) == (entry.source, entry.sequence_length)
     assert workload.global_batch == entry.global_batch
@@ -101,6 +100,5 @@ def test_shares_that_hide_have_sources() -> None:
 
 
 def test_unknown_name_lists_the_known_ones() -> None:
-    """An unknown name is answered with close matches and all names."""
     with pytest.raises(InstanceError, match=r"'bert-lrage' \(did you mean bert-large.*gpt-145b"):
         catalogue_entry("bert-lrage", "--model")

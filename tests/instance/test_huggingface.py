@@ -37,7 +37,6 @@ def workload_of(config: dict[str, object]) -> Workload:
 
 
 def trained(workload: Workload) -> int:
-    """Parameters of all layers."""
     return sum(layer.parameters for layer in workload.layers)
 
 

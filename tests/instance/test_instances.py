@@ -22,7 +22,6 @@ def load(name: str) -> Instance:
 
 
 def gpus(instance: Instance) -> dict[str, int]:
-    """Number of GPUs per type."""
     count: Counter[str] = Counter()
     for group in instance.cluster.groups:
         count[group.gpu.name] += group.nodes * group.gpus_per_node

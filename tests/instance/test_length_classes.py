@@ -28,13 +28,11 @@ cluster:
 
 
 def classes(instance: Instance) -> list[tuple[int, int]]:
-    """Tokens and count of every class."""
     assert instance.lengths is not None
     return [(bucket.up_to, bucket.count) for bucket in instance.lengths.classes]
 
 
 def npy(kind: str, lengths: list[int]) -> bytes:
-    """A .npy file of values of a type."""
     np.save(file := BytesIO(), np.array(lengths, kind))
     return file.getvalue()
 

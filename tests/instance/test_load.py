@@ -21,12 +21,10 @@ SCHEMA = instance_json_schema()
 
 @pytest.mark.parametrize("name", EXPECTED)
 def test_broken_file_gives_its_lines(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The error of a broken file is exactly the expected lines, and the exit code is 2."""
     check_lines(name, monkeypatch)
 
 
 def test_every_broken_file_is_listed() -> None:
-    """No broken file is without its expected line; *_times.yaml are parts of others."""
     files = {path.name for path in (ROOT / DATA).glob("*.yaml")}
     assert {name for name in files if not name.endswith("_times.yaml")} == set(EXPECTED)
 

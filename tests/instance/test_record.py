@@ -60,7 +60,6 @@ class Outer(Record):
 
 
 def written(**fields: object) -> Outer:
-    """As people write it."""
     return Outer.model_validate(fields, by_alias=True, by_name=False, context=WRITTEN)
 
 

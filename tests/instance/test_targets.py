@@ -30,7 +30,6 @@ MODELS = {
 
 
 def refused(target: str, demands: dict[str, Any], workload: Any = PLAIN) -> str:
-    """Fields that do not go together with the rest."""
     fields = Demands(**{"tp": 1, **demands})
     return ", ".join(refusal.field for refusal in LAUNCHERS[target].refused(workload, fields))
 

@@ -22,7 +22,6 @@ def test_workloads_are_the_recorded_ones() -> None:
 
 
 def test_sequence_longer_than_position_table() -> None:
-    """A sequence longer than the learned positions is refused, one as long is not."""
     build(GPT2, 1024)
     with pytest.raises(InstanceError, match=r"1025 on w with 1024 learned.*1 to 1024"):
         build(GPT2, 1025)

@@ -46,7 +46,6 @@ def recorded(stage: PipelineStage, log: list[str]) -> PipelineStage:
 
 
 def main() -> None:
-    """Runs one step."""
     job = json.loads(Path(sys.argv[1]).read_text())
     rank, parts = int(os.environ["RANK"]), job["parts"]
     dist.init_process_group("gloo")

@@ -28,7 +28,6 @@ def needed(name: str) -> Any:
 
 
 def imported(folder: Path, name: str, text: str) -> ModuleType:
-    """A written module, run."""
     path = folder / name
     path.write_text(text)
     spec = importlib.util.spec_from_file_location(path.stem, path)

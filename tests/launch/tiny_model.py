@@ -32,7 +32,6 @@ class Tiny(nn.Module):  # type: ignore[misc,unused-ignore]  # torch may be absen
 
 
 def kept(model: Tiny, names: Sequence[str]) -> Tiny:
-    """A copy of the model with these modules alone."""
     part = copy.deepcopy(model)
     for name in ("tok_embeddings", "norm", "lm_head"):
         if name not in names:
@@ -44,7 +43,6 @@ def kept(model: Tiny, names: Sequence[str]) -> Tiny:
 
 
 def batch(micro_batches: int) -> tuple[Tensor, Tensor]:
-    """Tokens and targets of one sequence per micro-batch."""
     generator = torch.Generator().manual_seed(3)
     sizes = (micro_batches, LENGTH)
     tokens, targets = torch.randint(0, WORDS, (2, *sizes), generator=generator)

@@ -39,7 +39,6 @@ LONG = {"8000, count: 2": "200000, count: 1", "search: {": "search: {tensor_para
 
 @cache
 def strategies(name: str) -> tuple[Instance, list[PlanRows]]:
-    """An instance and its strategies."""
     if name == "mixed":
         return mixed_strategies()
     instance = small(**LONG) if name == "long" else small()
@@ -47,12 +46,10 @@ def strategies(name: str) -> tuple[Instance, list[PlanRows]]:
 
 
 def costs_of(instance: Instance, rows: PlanRows, tokens: int) -> PlanCosts:
-    """Costs of the strategy's plan with rows of so many tokens, each one sequence."""
     return plan_costs(instance_of_rows(instance, rows.plan, tokens), rows.plan)
 
 
 def slowest_ns(costs: PlanCosts, replica: int) -> int:
-    """Time of a row on the slowest stage of a replica."""
     return int((costs.forward_ns + costs.backward_ns)[:, replica].max())
 
 

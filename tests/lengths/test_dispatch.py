@@ -31,7 +31,6 @@ def random_step(seed: int) -> tuple[Strategy, tuple[int, ...], Rows]:
 
 
 def is_dispatch(strategy: Strategy, lengths: Sequence[int], rows: Rows, rows_of: Dispatch) -> bool:
-    """Whether every sequence lies in one row, and no row is longer than its replica takes."""
     dealt = sorted(i for replica_rows in rows_of for row in replica_rows for i in row)
     return dealt == list(range(len(lengths))) and all(
         sum(lengths[i] for i in row) <= replica.longest_row and (rows == "packed" or len(row) == 1)
@@ -41,7 +40,6 @@ def is_dispatch(strategy: Strategy, lengths: Sequence[int], rows: Rows, rows_of:
 
 
 def partitions(items: Sequence[int]) -> Iterator[list[list[int]]]:
-    """Every way to put items into rows."""
     if not items:
         yield []
         return

@@ -18,7 +18,6 @@ MIXED = Mixed(
 
 
 def timed(**time: Any) -> dict[str, Any]:
-    """The first strategy with other times of rows."""
     strategy = Strategy("plan", (replace(FAST, time=RowTime(**time)),))
     return {"strategies": (strategy, MIXED.strategies[1])}
 

@@ -54,7 +54,6 @@ def all_tables(instance: Instance) -> list[CostTables]:
 
 
 def run(family: Family, tables: Sequence[CostTables]) -> CutLoop:
-    """The loop over these configurations, within their budgets, to its end."""
     open_ = [OpenConfig(one, objective_weight(one.instance, one.config)) for one in tables]
 
     def beyond(config: Configuration, best: float | None) -> int:
@@ -124,7 +123,6 @@ def test_config_that_no_plan_can_beat_stays_outside(monkeypatch: pytest.MonkeyPa
 
 
 def test_models_are_the_recorded_ones() -> None:
-    """Of two to four configurations."""
     figures = dict[str, object]()
     for seed, twin in product(range(4, 8), TWINS):
         many = ManyConfigs(twin.model())

@@ -9,7 +9,6 @@ from tests.twins import TWINS, Twin, solved
 
 
 def covers(sizes: tuple[int, ...], nodes: range, faults: int) -> bool:
-    """Whether every number is a sum of more of the sizes than there are faults."""
     return all(
         any(
             sum(each) == number

@@ -19,7 +19,6 @@ NODES = ("a-0", "a-1", "b-0")
 
 
 def read(folder: Path, text: str, end_ns: int | None = None) -> Trace:
-    """The trace of a file with this text."""
     path = folder / "trace.csv"
     path.write_text(text, encoding="utf-8")
     return read_trace(path, NODES, end_ns)

@@ -106,7 +106,6 @@ def drawn(*parts: RenderableType) -> str:
 
 
 def stored(name: str) -> str:
-    """The stored text of a report."""
     return (FOLDER / f"{name}.txt").read_text(encoding="utf-8")
 
 
@@ -117,7 +116,6 @@ def plan(name: str) -> PlanDocument:
 
 
 def step_of(document: PlanDocument) -> Step:
-    """The simulated step of a plan."""
     return simulate_step(costs_of(document))
 
 
@@ -201,7 +199,6 @@ def replayed() -> str:
 
 
 def lengths() -> LengthsDocument:
-    """Of a random problem, in which a switch pays."""
     chosen = choose(random_mixed(7), "ascending")
     return build_lengths(chosen, "tiny").but(runtime_s=2.0)
 

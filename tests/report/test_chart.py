@@ -15,6 +15,5 @@ test_pictures_are_as_stored = check_stored(
     [(1.0, [0, 0.1, 1.0]), (9.9, [0, 1, 10]), (21, [0, 5, 25]), (0.034, [0, 0.005, 0.035])],
 )
 def test_ticks_are_round_and_reach_the_most(most: float, ticks: list[float]) -> None:
-    """First, distance and last."""
     found = round_ticks(most)
     assert [found[0], found[1], found[-1]] == pytest.approx(ticks)

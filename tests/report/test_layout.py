@@ -13,7 +13,6 @@ from tests.seeds import few_and_many
 
 
 def drawn(part: RenderableType, columns: int) -> list[str]:
-    """The lines that a terminal of so many columns shows."""
     console = Console(width=columns, color_system=None)
     with console.capture() as captured:
         console.print(part, markup=False)

@@ -14,7 +14,6 @@ from tests.seeds import few_and_many
 
 
 def bar(kind: str, start: int, end: int) -> Operation:
-    """An operation of stage 0, replica 0."""
     return Operation(kind, 0, 0, 0, start, end)
 
 

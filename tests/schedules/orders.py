@@ -39,7 +39,6 @@ def check_device(
 
 
 def check_devices(schedule: ScheduleName) -> None:
-    """All devices of pipelines of one chunk each."""
     for p in (1, 2, 3, 5):
         for device in range(p):
             for m in (1, 2, 3, 4, 9):

@@ -26,7 +26,6 @@ TROUBLE = Outcome(Status.UNKNOWN, Termination.UNFINISHED, None, None, 0.0, None,
 
 
 def answer_always(outcome: Outcome, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every engine says so, whatever there is."""
 
     def engine(family: Family) -> ModelEngine:
         return replace(model_engine(family), run=lambda model, options: outcome)

@@ -152,7 +152,6 @@ def test_loops_over_several_configs_are_the_recorded_ones(
 
 
 def lasting(seed: int, factor: int) -> CostTables:
-    """Tables of a random configuration, its steps so many times as long."""
     instance = crowded_instance(seed) if seed % 4 == 0 else random_instance(seed)
     config = random_config(instance, seed)
     assert config is not None
@@ -203,7 +202,6 @@ def too_high_a_bound(model: Any, outcome: Outcome) -> Outcome:
 
 
 def odd_end(model: Any, outcome: Outcome) -> Outcome:
-    """Neither a solution nor a proof nor a limit."""
     return Outcome(Status.UNKNOWN, Termination.UNFINISHED, None, None, 0.0, None, "HiGHS: Unknown")
 
 

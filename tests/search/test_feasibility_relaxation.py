@@ -26,7 +26,6 @@ from tests.small_instances import random_instance, widened
 
 
 def has_plan(one: Instance) -> bool:
-    """Whether any split, order and share of any configuration fits memory."""
     return any(optimum_ns(build_tables(one, config)) is not None for config in configs(one))
 
 

@@ -31,7 +31,6 @@ def asked(position: int, task: int, best: float | None = None) -> Any:
 
 
 def replies(round_: Round, number: int) -> dict[int, Reply]:
-    """So many of them, by position."""
     known = dict[int, Reply]()
     until_s = time.monotonic() + 60
     while len(known) < number and time.monotonic() < until_s:

@@ -28,7 +28,6 @@ BELOW = "exact proves that no plan is below {}, {} has one of {}"
 
 
 def compare(*findings: Finding) -> Comparison:
-    """The findings on some instance."""
     return Comparison(random_instance(0), findings)
 
 

@@ -28,7 +28,6 @@ def test_ctrl_c_held_back_comes_afterwards() -> None:
 
 
 def forever() -> None:
-    """Never asks whether to stop."""
     while True:
         pass
 

@@ -25,7 +25,6 @@ Pipeline = tuple[list[int], list[int], list[int]]
 
 
 def column(values: list[int]) -> NDArray[np.int64]:
-    """One pipeline, [p, 1]."""
     return np.array(values, dtype=np.int64)[:, None]
 
 
@@ -37,7 +36,6 @@ def ends(
     send: list[int],
     blocking: bool = False,
 ) -> list[int]:
-    """End of the last backward of every stage."""
     graph = schedule_graph(schedule, len(forward), m)
     times = Times(column(forward), column(backward), column(send), blocking)
     found: list[int] = simulate(graph, times)[graph.last, 0].tolist()
@@ -46,7 +44,6 @@ def ends(
 
 @st.composite
 def pipelines(draw: st.DrawFn) -> Pipeline:
-    """Forward, backward and transfer times of a random pipeline."""
     p = draw(st.integers(1, 4))
     times = st.integers(1, 9)
     forward = draw(st.lists(times, min_size=p, max_size=p))

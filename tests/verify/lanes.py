@@ -46,17 +46,14 @@ class Lane:
         self.ways = every[:, np.all(meets, axis=0)]
 
     def members(self, k: int) -> list[Member]:
-        """Of stage k."""
         return members_of("1f1b", len(self.steps), k, np.array(self.least))
 
     def lane(self, remaining: Remaining, _: int) -> LaneWays:
-        """What the choices take."""
         pairs = zip(self.costs, remaining, strict=True)
         costs = [Costs(stage.times[:, c.row], stage.tail[c.row]) for stage, c in pairs]
         return LaneWays(self.steps, remaining, costs, costs[0].tail, 1)
 
     def step_ns(self) -> Array:
-        """Of every way, simulated."""
         graph = schedule_graph("1f1b", len(self.steps), self.least)
         pairs = list(zip(self.costs, self.ways, strict=True))
         forward, backward, _, send = np.stack([c.times[:, w] for c, w in pairs], axis=1)

@@ -46,7 +46,6 @@ def test_lack_of_memory_is_what_trying_every_split_finds(seeds: Sequence[int]) -
 
 
 def large_head(memory_gib: float = 8) -> Instance:
-    """The head has more parameters than all other layers together."""
     made = instance(memory_gib=memory_gib)
     *others, head = made.workload.layer_runs
     runs = (*others, head.but(layer={"sharded_parameters": 10**8}))

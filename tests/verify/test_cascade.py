@@ -37,7 +37,6 @@ def several() -> PlanDocument:
 
 @pytest.mark.parametrize("case", one_each(["several", *CASES], 3))
 def test_true_claims_are_proved_again(case: str) -> None:
-    """All that the plan files claim."""
     document = several() if case == "several" else CASES[case]()
     assert verify_document(document).complete
 
@@ -102,7 +101,6 @@ def test_bug_any_gap_could_be_asked_for(gap: float) -> None:
 
 
 def interrupted(*_: Any) -> Any:
-    """Ctrl-C during a proof."""
     raise KeyboardInterrupt
 
 

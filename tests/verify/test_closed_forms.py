@@ -17,14 +17,12 @@ from tests.small_instances import random_instance
 
 
 def shown(blocks: _Blocks, below_ns: int) -> bool:
-    """That no plan of the only configuration is below this."""
     return bool(blocks.refuted(np.array([below_ns - 1]))[0])
 
 
 @pytest.mark.parametrize("scatter_gather", [False, True])
 @pytest.mark.parametrize("seeds", few_and_many(range(30), 10))
 def test_bounds_never_exceed_the_optimum(seeds: Sequence[int], scatter_gather: bool) -> None:
-    """No closed-form bound of a configuration is above the best of all its plans."""
     figures: dict[str, list[object]] = {}
     search = {"scatter_gather": scatter_gather}
     for tables in all_tables(random_instance(seed).but(search=search) for seed in seeds):

@@ -44,7 +44,6 @@ def test_both_list_the_same_unlike_degrees(seed: int) -> None:
 
 
 def per_stage() -> PlanDocument:
-    """A plan of stages with degrees of their own."""
     made = stage_instance(0)
     best = next(one for one in (answer(made, s) for s in small_configs(made)) if one.plan)
     result = replace(solve(made), plan=best.plan, step_time_ns=best.step_time_ns)

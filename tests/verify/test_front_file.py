@@ -23,7 +23,6 @@ from tests.verify.forgeries import judged
 def front(
     seed: int = SEEDS[1], gap: float = 0.0, fewest: tuple[int, int] = (0, 0)
 ) -> FrontDocument:
-    """The front file of a small family."""
     return searched(small_family(seed, fewest), gap=gap)
 
 

@@ -103,7 +103,6 @@ def test_what_is_said_of_forged_steps() -> None:
 
 
 def _honest(document: LengthsDocument, changes: Changes) -> LengthsDocument:
-    """Changed, with the step that is the best one of the forged problem."""
     forged = resealed(document, changes)
     chosen = choose(forged.problem, "ascending")
     step = build_lengths(chosen, forged.workload, forged.instance, (), forged.above)

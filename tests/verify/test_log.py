@@ -18,12 +18,10 @@ PROOFS = ("memory", "enumeration")
 
 
 def problems(document: PlanDocument, changes: dict[str, Any]) -> tuple[str, ...]:
-    """What is found wrong with a forged file."""
     return verify_document(forged(document, changes)).problems
 
 
 def records(document: PlanDocument) -> list[dict[str, Any]]:
-    """The log of configurations as JSON."""
     fields: list[dict[str, Any]] = document.model_dump(mode="json")["closed_configs"]
     return fields
 

@@ -18,12 +18,10 @@ FORBIDDEN = ("search", "enumeration", "heuristics", "graph", "bounds", "backends
 
 
 def unproved(document: PlanDocument) -> Verification:
-    """Without what the log claims."""
     return verify_document(document, Effort(prove="nothing"))
 
 
 def problems(document: PlanDocument, changes: dict[str, Any]) -> tuple[str, ...]:
-    """What is found wrong with a forged file."""
     return verify_document(forged(document, changes)).problems
 
 

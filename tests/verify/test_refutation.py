@@ -19,7 +19,6 @@ from tests.seeds import few_and_many
 
 
 def refutation(tables: CostTables) -> Refutation:
-    """The question for the configuration of these tables."""
     return question_of(Prover(PlanSpace(tables.instance)), tables.config)
 
 

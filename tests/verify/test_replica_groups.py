@@ -37,17 +37,14 @@ def unlike_tables(seed: int, even: bool = False) -> CostTables:
 
 
 def question(tables: CostTables, below_ns: int) -> Lanes:
-    """The question for the configuration of these tables."""
     return Lanes(Prover(PlanSpace(tables.instance)), tables.config, below_ns)
 
 
 def refuted(lanes: Lanes) -> bool:
-    """Whether bounds alone show that there is no plan below the claim."""
     return lanes.everything() is None
 
 
 def bounded(tables: CostTables, below_ns: int) -> bool:
-    """The same for the configuration of these tables."""
     return refuted(question(tables, below_ns))
 
 

@@ -53,7 +53,6 @@ def test_costs_of_devices_are_as_recorded(seed: int) -> None:
 
 
 def spanned_ns(tables: CostTables) -> int:
-    """What all layers take on the slowest group."""
     return int((tables.forward_ns + tables.backward_ns).sum(axis=0).max())
 
 

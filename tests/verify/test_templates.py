@@ -63,7 +63,6 @@ def fleet(degrees: tuple[int, ...] | None = None) -> FleetDocument:
 
 
 def claims(document: FleetDocument) -> TemplateClaims:
-    """Those of a fleet that makes some."""
     assert document.templates is not None
     return document.templates
 

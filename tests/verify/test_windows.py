@@ -46,7 +46,6 @@ def narrow_chain(message_bytes: int) -> CostTables:
 
 
 def question(tables: CostTables) -> Refutation:
-    """The question for the configuration of these tables."""
     return question_of(Prover(PlanSpace(tables.instance)), tables.config)
 
 
@@ -73,7 +72,6 @@ def test_a_window_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def within(lane: Lane, limit: int) -> Remaining | None:
-    """What windows leave of a lane."""
     return by_windows(cast(Stages, lane), lane.choices, 0, limit)
 
 

@@ -24,7 +24,6 @@ from tests.small_instances import plain_config
 
 
 def prover_of(tables: CostTables) -> Prover:
-    """Proofs for the instance of these tables."""
     return Prover(PlanSpace(tables.instance))
 
 
