@@ -115,12 +115,6 @@ def attention(block: Layer) -> dict[str, Any]:
     return flops | {"kernels": 3, "memory_kernels": 2}
 
 
-def core(_: Layer) -> dict[str, Any]:
-    """A core of attention, and bytes that no tensor group can split."""
-    kept = {"core_bytes": 12 * 10**6, "unsplit_bytes": 3 * 10**6}
-    return kept | {"core_kernels": 1, "unweighted_flops": 6 * 10**9}
-
-
 def experts(block: Layer) -> dict[str, Any]:
     """Four experts, and attention whose sequences are shared."""
     return {
@@ -209,12 +203,6 @@ def split_backward(made: Instance) -> Instance:
     return made.but(profile=profile, workload={"layer_runs": runs})
 
 
-def split_sequence(made: Instance) -> Instance:
-    """Blocks with a core of attention; 8-bit optimizer states."""
-    states = {"optimizer_bytes": 6, "optimizer_block_bytes": 8}
-    return with_blocks(made, core).but(workload=states)
-
-
 def with_experts(made: Instance) -> Instance:
     return with_blocks(made, experts).but(workload={"experts": 4})
 
@@ -235,11 +223,6 @@ SPACES: dict[str, tuple[dict[str, Any], Callable[[Instance], Instance]]] = {
         | {"tensor_parallel": (1,), "data_parallel": (2,), "micro_batch": (1, 2), "zero": (1,)}
         | {"recompute": ("full",), "micro_batches": "uneven"},
         lambda made: made.but(workload={"global_batch": 6}),
-    ),
-    # two replicas of one stage, each filling a node; a quarter of the sync between them is hidden
-    "tensor_parallel": (
-        REPLICAS | {"overlap": Overlap(gradient_sync=0.25), "zero": (0, 1), "schedule": ("gpipe",)},
-        Instance.but,
     ),
     # a quarter of the tensor-parallel traffic is hidden
     "cheapest": (
@@ -262,11 +245,6 @@ SPACES: dict[str, tuple[dict[str, Any], Callable[[Instance], Instance]]] = {
         TWO_STAGES
         | {"schedule": ("interleaved",), "virtual_pipeline": (2,), "embedding_only_stages": True},
         Instance.but,
-    ),
-    "split_sequence": (
-        TWO_STAGES
-        | {"recompute": ("selective",), "sequence_parallel": True, "scatter_gather": True},
-        split_sequence,
     ),
     # replicas of unlike speed exchange gradients with every micro-batch; a quarter is hidden
     "sharded": (REPLICAS | {"overlap": Overlap(sharding=0.25), "zero": (2, 3)}, Instance.but),

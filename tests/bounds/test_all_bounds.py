@@ -61,7 +61,7 @@ def check(costs: CostTables, best: int) -> None:
 
 @pytest.mark.parametrize("schedule", WITH_NEW)
 @pytest.mark.parametrize("zones", [False, True])
-@pytest.mark.parametrize("seeds", few_and_many(range(160), 16))
+@pytest.mark.parametrize("seeds", few_and_many(range(160), 40))
 def test_bounds_never_exceed_the_optimum(
     schedule: ScheduleName | None, zones: bool, seeds: Sequence[int]
 ) -> None:

@@ -141,7 +141,7 @@ def check_front(family: Family, measure: Measure, times: dict[Counts, int | None
     assert checked.complete, checked.problems
 
 
-@pytest.mark.parametrize("case", one_each(MIXED, 5))
+@pytest.mark.parametrize("case", one_each(MIXED, 6))
 def test_bug_one_old_gpu_took_flash_attention_from_clusters_without_it(
     case: tuple[int, str],
 ) -> None:

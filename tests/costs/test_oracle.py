@@ -9,7 +9,7 @@ from tests.seeds import few_and_many
 
 
 @pytest.mark.parametrize("check", [check_costs, check_memory, check_layers])
-@pytest.mark.parametrize("seeds", few_and_many(range(400), 16))
+@pytest.mark.parametrize("seeds", few_and_many(range(400), 40))
 def test_pages_suffice(check: Callable[[int], None], seeds: Sequence[int]) -> None:
     """Costs of random plans, what their memory holds, FLOPs and parameters of layers."""
     for seed in seeds:

@@ -33,7 +33,7 @@ def bound_ns(lanes: Uneven, cutoff: int) -> int:
     return cutoff if remaining is None else lanes.bound_ns(0, cutoff, remaining)
 
 
-@pytest.mark.parametrize("seeds", few_and_many(range(120), 20))
+@pytest.mark.parametrize("seeds", few_and_many(range(120), 30))
 def test_search_equals_brute_force(seeds: Sequence[int]) -> None:
     """Equal nodes: the least step time over all orders, splits and shares, or that none fits.
 

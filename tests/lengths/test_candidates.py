@@ -27,7 +27,6 @@ from solver.lengths.candidates import (
     switch_times,
     useful,
 )
-from solver.simulate import step_time_ns
 from solver.study.store import open_study
 from tests.command_line import output
 from tests.mixed_lengths import mixed_strategies, small
@@ -75,7 +74,7 @@ def test_rows_are_those_of_the_model(name: str) -> None:
     """
     instance, every = strategies(name)
     most = instance.workload.sequence_length
-    for rows in every[:: 2 if name == "mixed" else 1]:
+    for rows in every[:: 4 if name == "mixed" else 1]:
         plan = rows.plan.but(config={"micro_batch": 8})
         number = 8 * sum(replica.micro_batches for replica in plan.replicas)
         of_eight = plan_costs(of_rows(instance, rows.strategy.longest // 8, number), plan)
@@ -112,26 +111,6 @@ def test_padded_rows_take_what_the_model_says(name: str) -> None:
     longer = first.strategy.longest + 1
     short = plan_rows(padded(instance, longer), first.plan, "padded").strategy
     assert StrategyTimes(short, [Atom(longer, 1)], "padded").of_set((0,)) is None
-
-
-def test_a_step_of_one_length_is_the_simulated_one() -> None:
-    """With one stage, rows, reduction and optimizer take what a plan's step does.
-
-    With several all rows go at the slowest one's pace, which the filling pipeline does not.
-    """
-    instance, every = strategies("alike")
-    for rows in every:
-        number, config = (
-            sum(replica.micro_batches for replica in rows.plan.replicas),
-            rows.plan.config,
-        )
-        atom = Atom(rows.strategy.longest, number)
-        rows_ns = StrategyTimes(rows.strategy, (atom,), "packed").of_set((0,))
-        assert rows_ns is not None
-        costs = costs_of(instance, rows, atom.tokens)
-        beyond = rows_ns + rows.strategy.anchor_ns - step_time_ns(costs)
-        fill_ns = (config.pp - 1) * slowest_ns(costs, 0)
-        assert -costs.send_ns.sum() <= beyond <= fill_ns + 1e-6 * rows_ns
 
 
 def test_what_a_study_holds_is_not_worked_out_again(

@@ -79,7 +79,7 @@ def best_of(instance: Instance, tables: Sequence[CostTables]) -> float | None:
 
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("first", [critical_path.FIRST_SHAPES, 1])
-@pytest.mark.parametrize("seeds", few_and_many(range(4, 60), 28))
+@pytest.mark.parametrize("seeds", few_and_many(range(4, 60), 56))
 def test_chosen_config_equals_brute_force(
     seeds: Sequence[int], first: int, family: Family, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -62,7 +62,7 @@ def test_with_room_and_time_every_split_counts(seed: int) -> None:
     assert not any(as_sets(tables, 1, 0))
 
 
-@pytest.mark.parametrize("seed", one_each(range(60), 3))
+@pytest.mark.parametrize("seed", one_each(range(60), 6))
 def test_no_plan_within_the_limits_is_lost(seed: int) -> None:
     """Every plan that fits in memory and in the limit has its stages among the runs."""
     tables = random_tables(seed)

@@ -27,7 +27,7 @@ def roomy(seed: int) -> tuple[CostTables, Decisions]:
 
 @pytest.mark.parametrize("twin", TWINS, ids=lambda twin: twin.name)
 @pytest.mark.parametrize(("spare", "status"), [(0, Status.OPTIMAL), (-1, Status.INFEASIBLE)])
-@pytest.mark.parametrize("seeds", few_and_many(range(60), 6))
+@pytest.mark.parametrize("seeds", few_and_many(range(60), 12))
 def test_memory_to_the_byte(twin: Twin, seeds: Sequence[int], spare: int, status: Status) -> None:
     """(2) With the least capacity there is a plan, with a byte less there is none."""
     for seed in seeds:
@@ -40,7 +40,7 @@ def test_memory_to_the_byte(twin: Twin, seeds: Sequence[int], spare: int, status
 
 
 @pytest.mark.parametrize("twin", TWINS, ids=lambda twin: twin.name)
-@pytest.mark.parametrize("seed", one_each(range(60), 4))
+@pytest.mark.parametrize("seed", one_each(range(60), 8))
 def test_solutions_are_plans_and_without_paths_a_lower_bound(twin: Twin, seed: int) -> None:
     """Orders, splits and shares that fit; with some cuts, or none, never above the best step."""
     tables, best = random_tables(seed), random_optimum_ns(seed)

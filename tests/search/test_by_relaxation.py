@@ -17,7 +17,7 @@ from tests.recorded import as_recorded, digest
 from tests.seeds import few_and_many
 
 
-@pytest.mark.parametrize("seeds", few_and_many(range(120), 6))
+@pytest.mark.parametrize("seeds", few_and_many(range(120), 12))
 def test_bounds_and_plans_enclose_the_optimum(seeds: Sequence[int]) -> None:
     for seed in seeds:
         costs = random_tables(seed)

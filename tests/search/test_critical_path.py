@@ -42,7 +42,7 @@ both = pytest.mark.parametrize("family", ["cpsat", "milp"])
 
 @both
 @pytest.mark.parametrize("schedule", WITH_NEW)
-@pytest.mark.parametrize("seeds", few_and_many(range(240), 24))
+@pytest.mark.parametrize("seeds", few_and_many(range(240), 48))
 def test_model_equals_brute_force(
     seeds: Sequence[int], schedule: ScheduleName | None, family: Family
 ) -> None:
@@ -126,7 +126,7 @@ def test_loops_over_several_configs_are_the_recorded_ones(
     """They enter the model one by one, cheaper ones first; what is proved of each in the end."""
     monkeypatch.setattr("solver.search.critical_path.FIRST_SHAPES", 1)
     figures: dict[str, object] = {}
-    for seed in (0, 8, 16, 24):
+    for seed in (0, 8):
         tables = [tables for tables, _ in feasible(range(seed, seed + 5))]
         configs = [OpenConfig(costs, 1.0 + n, 1000 * n) for n, costs in enumerate(tables)]
 
@@ -227,7 +227,7 @@ def test_bug_engines_that_lie_were_believed_or_a_traceback(
     change: Tamper, engine: ModelEngine, trouble: str
 ) -> None:
     """An answer that cannot be ends the loop; all that it said is dropped. An incumbent is kept."""
-    for tables, best in free_choice(range(0, 40, 16)):
+    for tables, best in free_choice(range(0, 16, 4))[:1]:
         lying = tampered(change, engine)
         outcome = solve_config(tables, lying, bound_ns=best - 1)
         assert (outcome.status, outcome.plan, outcome.bound_ns) == ("unknown", None, best - 1)

@@ -44,14 +44,14 @@ def check(instance: Instance, gap: float) -> None:
     check_verified(result, options)
 
 
-@pytest.mark.parametrize("seed", one_each((13, 16, 21, 25, 40, 52, 53, 59, 73, 87, 90), 3))
+@pytest.mark.parametrize("seed", one_each((13, 16, 21, 25, 40, 52, 53, 59, 73, 87, 90), 6))
 def test_bug_nodes_without_rent_were_closed_unseen(seed: int) -> None:
     """No plan on the free nodes alone: their configs have none, rather than one that costs 0."""
     check(rented(seed, (1.0, 0.0)), 0.0)
 
 
 @pytest.mark.parametrize("gap", [0.0, 0.1, 0.7])
-@pytest.mark.parametrize("seed", one_each(range(30, 60), 10))
+@pytest.mark.parametrize("seed", one_each(range(30, 60), 30))
 def test_money_within_a_time_limit_equals_brute_force(seed: int, gap: float) -> None:
     """The limit is the median of what the configs take; one group is free, the other is not."""
     times = sorted(optima_ns(rented(seed, (0.37, 0.0))).values())

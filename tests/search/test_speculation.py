@@ -35,7 +35,7 @@ def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(speculation, "ALONE_S", 0.0)
 
 
-@pytest.mark.parametrize("seed", one_each(range(440, 470), 4))
+@pytest.mark.parametrize("seed", one_each(range(440, 470), 10))
 def test_any_number_of_workers_gives_the_same_plan_and_log(seed: int) -> None:
     """Also with a gap, where what is found depends on what was known before."""
     instance, gap = random_instance(seed), 0.05 * (seed % 8 == 4)

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from formulations.costs.plan_costs import plan_costs
@@ -56,7 +55,7 @@ def two_nodes(target: Target = "any") -> Instance:
     return parse_instance(f"{TWO_NODES}search: {{target: {target}}}", "x.yaml", Path())
 
 
-@pytest.mark.parametrize("seeds", few_and_many(range(60), 12))
+@pytest.mark.parametrize("seeds", few_and_many(range(60), 20))
 def test_all_engines_find_the_best_plan_of_all(seeds: Sequence[int]) -> None:
     """As brute force does; closed-form bounds are not above it, the verifier proves it."""
     several = 0
@@ -78,27 +77,6 @@ def test_all_engines_find_the_best_plan_of_all(seeds: Sequence[int]) -> None:
         check_verified(solve(instance))
         several += len(grouped)
     assert several > len(seeds)
-
-
-def test_groups_of_a_node_by_hand() -> None:
-    """Eight replicas: rings of four in each node, then four rings of two with a quarter each."""
-    instance = two_nodes()
-    run = read_run(instance, stated="micro_batch=4,zero=1,optimizer_instances=2")
-    costs, tables = plan_costs(instance, run.plan), build_tables(instance, run.config)
-    near, far = (instance.cluster.groups[0].intra_node, instance.cluster.groups[0].inter_node)
-    size = tables.gradient_bytes[:, 0].astype(float)
-    inside_s = size * 3 / 4 / near.bandwidth_bytes_per_s
-    between_s = 4 * np.ceil(size / 4) / far.bandwidth_bytes_per_s / instance.cluster.efficiency(2)
-    start_s = 3 * near.latency_s + 2 * far.latency_s
-    expected_ns = (inside_s.sum() + between_s.sum() + start_s) * 1e9
-    assert costs.sync_ns[0] == pytest.approx(expected_ns, abs=2 * len(size) + 2)
-    # no gather leaves a node, and a GPU has a fourth of the states
-    gather_s = (tables.gather_bytes[:, 0] * 3 / 4 / near.bandwidth_bytes_per_s).sum()
-    gather_s += 3 * near.latency_s
-    assert costs.gather_ns[0] == pytest.approx(gather_s * 1e9, abs=len(size) + 2)
-    memory = tables.memory[0]
-    states = instance.workload.optimizer_bytes * -(-memory.parameters // 4)
-    assert (memory.optimizer_bytes == states).all()
 
 
 @pytest.mark.parametrize("degrees", ["zero=1", "pp=2,zero=1", "zero=2", "zero=3"])

@@ -110,7 +110,7 @@ def test_bug_a_degree_that_does_not_divide_the_tokens_switched_sequence_parallel
     assert _optimum(both) == min(_optimum(two), _optimum(four)) == 21_038_869
 
 
-@pytest.mark.parametrize("seed", one_each(range(20), 10))
+@pytest.mark.parametrize("seed", one_each(range(20), 20))
 def test_wider_lists_of_groups_have_the_best_plan_of_any(seed: int) -> None:
     """Of interleaved plans with this many micro-batches in a group; the plans are those of each."""
     wide = groups(seed)
@@ -127,7 +127,7 @@ def _optimum(instance: Instance) -> float:
     return inf if result.objective is None else result.objective
 
 
-@pytest.mark.parametrize("seeds", few_and_many(range(60), 20))
+@pytest.mark.parametrize("seeds", few_and_many(range(60), 30))
 def test_zero_stages_are_those_of_the_rules_written_again(seeds: Sequence[int]) -> None:
     """Of configurations with experts and sequences shared in all ways, counted GPU by GPU."""
     for seed in seeds:
