@@ -6,7 +6,7 @@ the page's script, and as a trace for Perfetto.
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from solver.document import PlanDocument
@@ -27,13 +27,8 @@ KINDS = {
 }
 IDLE = "."
 COLUMNS = 80
-#: Of the time that a page shows, what stands for the time that is left out.
-_FOLD_WIDTH = 0.04
 #: Bars on a page, and at least in each of its rows.
 _MOST_BARS, _LEAST_PER_ROW = 8000, 24
-#: Bars of a row that are still told apart on a screen, beside those that fill and empty the
-#: pipeline: up to four for every virtual stage.
-_STEADY, _PER_STAGE = 128, 4
 
 
 # Rows
@@ -157,67 +152,45 @@ def marks(bars: Sequence[Operation], step_time_ns: int, width: int) -> str:
     return "".join(letters)
 
 
-# Data of the page's script; a steady state that cannot be told apart is left out
+# Data of the page's script; of a long step what lies in the middle is left out
 
 
-@dataclass(frozen=True)
-class Fold:
-    """What lies between two times of the step is not shown but as a gap of some width, ns.
+def left_out(rows: Sequence[Row], num_bars: int) -> tuple[int, int]:
+    """Times between which no bar is shown, so that about `num_bars` are, half on each side.
 
-    A pipeline that has filled repeats itself with every micro-batch: nothing is lost but length.
+    A pipeline that has filled repeats itself with every micro-batch. (0, 0): all are shown.
     """
-
-    start_ns: int
-    end_ns: int
-    width_ns: int
-
-    @property
-    def skipped_ns(self) -> int:
-        """By how much everything behind the fold moves to the left."""
-        return self.end_ns - self.start_ns - self.width_ns
-
-    def parts(self, start_ns: int, end_ns: int) -> Iterator[tuple[int, int]]:
-        """What is shown of an interval of the step, in times of the picture."""
-        if start_ns < self.start_ns:
-            yield start_ns, min(end_ns, self.start_ns)
-        if end_ns > self.end_ns:
-            yield max(start_ns, self.end_ns) - self.skipped_ns, end_ns - self.skipped_ns
-
-
-def fold_for(rows: Sequence[Row], step_time_ns: int, num_bars: int) -> Fold:
-    """The fold that leaves about so many bars, half of them on each side; an empty one if all."""
     starts = sorted(bar.start_ns for row in rows for bar in row.bars)
     ends = sorted(bar.end_ns for row in rows for bar in row.bars)
     half = num_bars // 2
-    if len(starts) <= num_bars or starts[half] >= ends[-half]:
-        return Fold(step_time_ns, step_time_ns, 0)
-    start, end = starts[half], ends[-half]
-    return Fold(start, end, int(_FOLD_WIDTH * (step_time_ns - (end - start))))
+    fits = len(starts) <= num_bars or starts[half] >= ends[-half]
+    return (0, 0) if fits else (starts[half], ends[-half])
 
 
 def timeline_data(document: PlanDocument, step: Step) -> dict[str, object]:
-    """Times in ns of the picture, which lacks what lies in the fold.
+    """Times in ns of the picture; gap: between which bars are left out.
 
     kinds: [id, name]. rows: label, place, and bars as [kind, start, duration, micro-batch or -1,
-    chunk]. critical: [row, start, end] along the critical path.
+    chunk]. critical: [row, start, end] along the critical path. hidden: micro-batches of a row
+    without a bar that is shown.
     """
     rows = rows_of(document, step)
-    readable = _STEADY + _PER_STAGE * len(document.replicas[0].stages)
-    num_bars = max(min(_MOST_BARS, readable * len(rows)), _LEAST_PER_ROW * len(rows))
-    fold = fold_for(rows, step.step_time_ns, num_bars)
+    begin_ns, end_ns = left_out(rows, max(_MOST_BARS, _LEAST_PER_ROW * len(rows)))
     names = _kind_names(document, rows)
     number_of_kind = {kind: number for number, kind in enumerate(names)}
     replica = next(bar.replica for bar in step.critical_path if bar.replica is not None)
 
-    def shown(row: Row) -> set[int | None]:
-        """Micro-batches of a row of which some pass is shown."""
-        return {bar.micro_batch for bar in row.bars if any(fold.parts(bar.start_ns, bar.end_ns))}
+    def shown(bars: Sequence[Operation]) -> list[Operation]:
+        return [bar for bar in bars if bar.start_ns < begin_ns or bar.end_ns > end_ns]
+
+    def micro_batches(bars: Sequence[Operation]) -> set[int | None]:
+        return {bar.micro_batch for bar in bars}
 
     row_of_stage = {row.stage: i for i, row in enumerate(rows) if replica in row.replicas}
     return {
         "step": step.step_time_ns,
-        "fold": [fold.start_ns, fold.end_ns, fold.width_ns],
-        "hidden": max(len({bar.micro_batch for bar in row.bars} - shown(row)) for row in rows),
+        "gap": [begin_ns, end_ns],
+        "hidden": max(len(micro_batches(r.bars) - micro_batches(shown(r.bars))) for r in rows),
         "kinds": list(names.items()),
         "rows": [
             {
@@ -226,18 +199,17 @@ def timeline_data(document: PlanDocument, step: Step) -> dict[str, object]:
                 f"{row.nodes} ({row.gpu_type})",
                 "type": row.gpu_type,
                 "bars": [
-                    [number_of_kind[bar.kind], start, end - start, micro_batch, bar.chunk]
-                    for bar in row.bars
-                    for micro_batch in (-1 if bar.micro_batch is None else bar.micro_batch,)
-                    for start, end in fold.parts(bar.start_ns, bar.end_ns)
+                    [
+                        *(number_of_kind[bar.kind], bar.start_ns, bar.end_ns - bar.start_ns),
+                        *(-1 if bar.micro_batch is None else bar.micro_batch, bar.chunk),
+                    ]
+                    for bar in shown(row.bars)
                 ],
             }
             for row in rows
         ],
         "critical": [
-            [row_of_stage[bar.stage], start, end]
-            for bar in step.critical_path
-            for start, end in fold.parts(bar.start_ns, bar.end_ns)
+            [row_of_stage[bar.stage], bar.start_ns, bar.end_ns] for bar in shown(step.critical_path)
         ],
     }
 

@@ -6,7 +6,7 @@ import pytest
 
 from solver.document import PlanDocument
 from solver.plan_figures import costs_of
-from solver.report.step import fold_for, marks, rows_of, text_timeline
+from solver.report.step import left_out, marks, rows_of, text_timeline
 from solver.simulate import Operation, Step, simulate_step
 from tests.hand_made import document_of, results, timeline
 from tests.report.shown import PLANS, check_stored, drawn, plan, stored
@@ -51,26 +51,16 @@ def test_rows_hold_every_operation_of_their_replicas(seeds: Sequence[int]) -> No
 
 
 @pytest.mark.parametrize("most", [4, 12, 100_000])
-def test_fold_hides_nothing_but_what_lies_in_it(
-    most: int, document: PlanDocument, step: Step
-) -> None:
-    """Times shown of every row and those in the fold add up to the row's; order is kept."""
+def test_what_is_left_out_lies_in_the_middle(most: int, document: PlanDocument, step: Step) -> None:
+    """As many bars as asked for remain at most, half of them on each side."""
     rows = rows_of(document, step)
-    fold = fold_for(rows, step.step_time_ns, most)
-    if most < 100:  # 4 % of what is shown
-        hidden_ns = fold.end_ns - fold.start_ns
-        assert fold.width_ns == int(0.04 * (step.step_time_ns - hidden_ns)) > 0
-    for row in rows:
-        shown = [part for bar in row.bars for part in fold.parts(bar.start_ns, bar.end_ns)]
-        inside = sum(
-            max(0, min(bar.end_ns, fold.end_ns) - max(bar.start_ns, fold.start_ns))
-            for bar in row.bars
-        )
-        total = sum(bar.end_ns - bar.start_ns for bar in row.bars)
-        assert sum(end - start for start, end in shown) + inside == total
-        assert shown == sorted(shown)
-        assert not any(fold.start_ns < start < fold.start_ns + fold.width_ns for start, _ in shown)
-    assert fold.end_ns - fold.skipped_ns == fold.start_ns + fold.width_ns
+    bars, (begin, end) = [bar for row in rows for bar in row.bars], left_out(rows, most)
+    sides = [bar.start_ns < begin for bar in bars], [bar.end_ns > end for bar in bars]
+    if most > len(bars):
+        assert (begin, end) == (0, 0)
+    else:
+        assert 0 < begin < end < step.step_time_ns
+        assert all(0 < sum(side) <= most // 2 for side in sides)
 
 
 test_data_of_pages_and_traces_are_as_stored = check_stored("timeline", "trace")

@@ -2,16 +2,15 @@
 (() => {
   const data = JSON.parse(document.getElementById("data").textContent);
   const canvas = document.getElementById("step"), what = document.getElementById("what");
-  const [foldStart, foldEnd, foldWidth] = data.fold;
-  const skipped = foldEnd - foldStart - foldWidth, folded = foldEnd > foldStart;
-  const length = data.step - skipped;
+  const [gapStart, gapEnd] = data.gap;  // bars between them are left out
+  const length = data.step, inGap = t => gapStart < t && t < gapEnd;
   const COLOURS = {forward: [["#4c86c6", "#86b3e3"], ["#2f5687", "#5b83ad"]],
     backward: [["#3f9a5b", "#7cc491"], ["#2a6a3e", "#569a6a"]],
     weight: [["#b5567f", "#dc9bb8"], ["#b5567f", "#dc9bb8"]], sync: [["#f0a030", "#f0a030"]],
     embedding: [["#b279c9", "#b279c9"]], optimizer: [["#8c6d5a", "#8c6d5a"]], gather: [["#e0cb3c", "#e0cb3c"]]};
   const rowHeight = data.rows.length <= 16 ? 30 : data.rows.length <= 64 ? 20 : 13;
   const axis = 26, top = 4;
-  let from = 0, to = length, width = 0, label = 0;
+  let from = 0, to = gapStart ? Math.min(1.1 * gapStart, length) : length, width = 0, label = 0;
 
   const fill = (kind, microBatch, chunk) => {
     const shades = COLOURS[kind];
@@ -21,7 +20,6 @@
     const [factor, unit] = [[1e9, "s"], [1e6, "ms"], [1e3, "us"], [1, "ns"]].find(([f]) => (like || ns) >= f) || [1, "ns"];
     return `${Number((ns / factor).toPrecision(5))} ${unit}`;
   };
-  const real = shown => shown <= foldStart ? shown : shown >= foldStart + foldWidth ? shown + skipped : foldStart;
   const x = shown => label + (shown - from) / (to - from) * (width - label);
   const style = name => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
@@ -29,15 +27,8 @@
     const raw = (to - from) / Math.max(3, Math.floor((width - label) / 110));
     const power = 10 ** Math.floor(Math.log10(raw));
     const distance = [1, 2, 5, 10].map(f => f * power).find(d => d >= raw);
-    const found = [], end = foldStart + foldWidth;
-    const round = (first, last, moved) => {
-      for (let t = Math.ceil((first + moved) / distance) * distance; t <= last + moved; t += distance)
-        found.push(t - moved);
-    };
-    if (folded && to > foldStart) {
-      round(from, foldStart, 0);
-      round(Math.max(from, end), to, skipped);
-    } else round(from, to, 0);
+    const found = [];
+    for (let t = Math.ceil(from / distance) * distance; t <= to; t += distance) found.push(t);
     return found;
   }
 
@@ -83,8 +74,8 @@
       g.lineTo(Math.min(x(end), width), y);
     }
     g.stroke();
-    if (folded && foldStart + foldWidth > from && foldStart < to) {
-      const left = Math.max(x(foldStart), label), right = Math.min(x(foldStart + foldWidth), width);
+    if (gapEnd > from && gapStart < to) {
+      const left = Math.max(x(gapStart), label), right = Math.min(x(gapEnd), width);
       g.fillStyle = style("--paper");
       g.fillRect(left, 0, right - left, bottom);
       g.save();
@@ -99,7 +90,7 @@
     g.textAlign = "center";
     for (const t of ticks()) {
       g.fillRect(x(t), bottom, 1, 5);
-      g.fillText(text(real(t), data.step), Math.min(Math.max(x(t), label + 20), width - 24), bottom + 15);
+      g.fillText(text(t, data.step), Math.min(Math.max(x(t), label + 20), width - 24), bottom + 15);
     }
     g.textAlign = "left";
   }
@@ -118,10 +109,10 @@
     if (!row || px < label) { what.textContent = row ? `stage ${row.stage}: ${row.place}` : "\u00a0"; return; }
     const bar = row.bars.find(([, start, duration]) => start <= t && t < start + duration);
     const place = `stage ${row.stage}: ${row.place}`;
-    if (!bar) { what.textContent = `${place}; ${folded && t > foldStart && t < foldStart + foldWidth ? "steady state, not shown" : "idle"}`; return; }
+    if (!bar) { what.textContent = `${place}; ${inGap(t) ? "steady state, not shown" : "idle"}`; return; }
     const [kind, start, duration, microBatch, chunk] = bar;
     const whose = microBatch < 0 ? "" : ` of micro-batch ${microBatch}${chunk ? `, chunk ${chunk}` : ""}`;
-    what.textContent = `${data.kinds[kind][1]}${whose}, ${text(duration)} from ${text(real(start), data.step)}; ${place}`;
+    what.textContent = `${data.kinds[kind][1]}${whose}, ${text(duration)} from ${text(start, data.step)}; ${place}`;
   }
 
   const pointers = new Map();
@@ -147,10 +138,7 @@
     event.preventDefault();
     zoom(event.deltaY > 0 ? 1.25 : .8, time(event.offsetX));
   }, {passive: false});
-  const shown = () => {  // where to look closer: not into the fold
-    const middle = (from + to) / 2;
-    return folded && foldStart <= middle && middle <= foldStart + foldWidth ? from : middle;
-  };
+  const shown = () => inGap((from + to) / 2) ? from : (from + to) / 2;  // where to look closer
   document.getElementById("in").onclick = () => zoom(.5, shown());
   document.getElementById("out").onclick = () => zoom(2, (from + to) / 2);
   document.getElementById("all").onclick = () => view(0, length);
