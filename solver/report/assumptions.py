@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 
 from formulations.costs.context import context_methods
 from formulations.costs.experts import members_of
-from formulations.costs.plan_costs import plan_costs
 from formulations.costs.renting import in_whole_steps
 from formulations.instance import Instance
 from formulations.instance.machines import NOT_STATED, Evidence
@@ -18,10 +17,8 @@ from formulations.instance.workload import FLASH_PRECISIONS, FORMATS, MASTER_BYT
 from formulations.plan import GRADIENTS_SPLIT, PARAMETERS_SPLIT, Configuration, Degrees
 from formulations.units import SECONDS_PER_HOUR
 from solver.document import PlanDocument
-from solver.plan_figures import costs_of, plan_of
 from solver.report.layout import Lines
-from solver.report.quantities import counted, money, percent, significant, size_text, time_text
-from solver.simulate import step_time_ns
+from solver.report.quantities import counted, money, percent, significant, time_text
 from solver.uncertainty import unmeasured
 
 _FIGURES = {
@@ -140,30 +137,19 @@ def hidden(
     return [(overlap.kind, f"hidden {text} ({overlap.source})")] if text else []
 
 
-def cost_without_flash(document: PlanDocument, config: Configuration) -> Lines:
-    """What a plan would save, if that is so, by flash attention that its GPUs may have."""
-    instance = document.instance.on(config.nodes_used)
-    precision, fused = instance.workload.precision, document.instance.fused
-    if instance.workload.flash_attention or instance.profile or precision not in FLASH_PRECISIONS:
+def flash_warning(instance: Instance, config: Configuration) -> Lines:
+    """That GPUs of a plan may have flash attention, where nobody says whether they do."""
+    workload = instance.on(config.nodes_used).workload
+    if workload.flash_attention or instance.profile or workload.precision not in FLASH_PRECISIONS:
         return []
     pairs = zip(instance.cluster.groups, config.nodes_used, strict=True)
     lacking = [group for group, count in pairs if count and not group.gpu.has_flash]
-    if not lacking or any(group.gpu.compute_capability is not None for group in lacking):
-        return []
-    workload = fused or instance.workload.with_flash()
-    costs, plan = costs_of(document), plan_of(document)
-    after = plan_costs(instance.model_copy(update={"workload": workload}), plan)
-    saved = max(0.0, 1 - step_time_ns(after) / step_time_ns(costs))
-    less_bytes = int((costs.memory_bytes - after.memory_bytes).max())
-    if saved <= 0 and less_bytes <= 0:
+    stated = any(group.gpu.compute_capability is not None for group in lacking)
+    if not lacking or stated or not any(run.layer.core_kernels for run in workload.layer_runs):
         return []
     names = ", ".join(group.name for group in lacking)
-    text = (
-        f"no flash attention; compute_capability of {names} is not stated: from 8.0 on, this"
-        f" plan takes {percent(saved)} less time, and up to {size_text(less_bytes)} less memory"
-        " on a GPU"
-    )
-    return [("warning", text)]
+    text = f"no flash attention; compute_capability of {names} is not stated: from 8.0 on plans"
+    return [("warning", f"{text} take less time and memory with it")]
 
 
 def flash_lines(instance: Instance) -> Lines:

@@ -18,8 +18,8 @@ from solver.plan_figures import costs_of, plan_of
 from solver.report.assumptions import (
     assumptions,
     calibration_lines,
-    cost_without_flash,
     evidence_lines,
+    flash_warning,
     renting_lines,
 )
 from solver.report.critical import busy_share, summary
@@ -246,7 +246,7 @@ def figures(document: PlanDocument) -> Lines:
         *evidence_lines(document),
         *calibration_lines(document),
         *assumptions(document.instance, config, degrees_of(document)),
-        *cost_without_flash(document, config),
+        *flash_warning(document.instance, config),
     ]
 
 
