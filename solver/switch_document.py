@@ -14,14 +14,7 @@ from formulations.instance.record import Seconds
 from formulations.lengths.problem import Moves
 from formulations.plan import Plan
 from formulations.switching.shards import Kind, SliceClass
-from formulations.switching.switch import (
-    Line,
-    Sending,
-    Switch,
-    Volumes,
-    port_bound,
-    published_plan,
-)
+from formulations.switching.switch import Line, Sending, Switch, Volumes, port_bound, published_plan
 from formulations.units import seconds
 from solver.files import Envelope
 from solver.result import relative_gap

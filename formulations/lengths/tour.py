@@ -17,13 +17,7 @@ from pydantic import Field
 
 from formulations.instance.record import Batch, Index
 from formulations.lengths.problem import STRICT, Mixed, Moves, Nanoseconds, Switching
-from formulations.lengths.strategy_time import (
-    NEVER,
-    PARTS,
-    Numbers,
-    StrategyTimes,
-    strategy_times,
-)
+from formulations.lengths.strategy_time import NEVER, PARTS, Numbers, StrategyTimes, strategy_times
 from formulations.units import ceil_div
 
 

@@ -26,14 +26,7 @@ import numpy as np
 
 from formulations.costs.intervals import interval_sums
 from formulations.costs.placement import Placer
-from solver.bounds.node_classes import (
-    ClassGraph,
-    Resources,
-    Step,
-    Tail,
-    classes_of,
-    steps,
-)
+from solver.bounds.node_classes import ClassGraph, Resources, Step, Tail, classes_of, steps
 from solver.graph.all_orders import lane_width
 from solver.graph.placements import allowed_layers, finish_ns
 from solver.graph.problem import Arcs, Array, Intervals, Mask, Numbers, SplitProblem

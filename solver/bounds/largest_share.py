@@ -41,14 +41,7 @@ from formulations.schedules.registry import SCHEDULES, in_flight
 from formulations.units import ceil_div
 from solver.bounds.latency_bottleneck import tighten
 from solver.graph.all_orders import lane_width, order_graph
-from solver.graph.edges import (
-    Edges,
-    Layers,
-    build_layers,
-    so_far,
-    taken,
-    to_go,
-)
+from solver.graph.edges import Edges, Layers, build_layers, so_far, taken, to_go
 from solver.graph.placements import StageZones
 from solver.graph.problem import INFINITY, Array, Intervals, Mask, SplitProblem
 from solver.interrupt import Stop

@@ -36,15 +36,7 @@ from formulations.costs.placement import Placer
 from formulations.costs.plan_costs import split_costs
 from formulations.decisions import Decisions
 from formulations.units import ceil_div
-from solver.bounds.lanes import (
-    Counts,
-    Lane,
-    Stages,
-    dealt,
-    lane_places,
-    needed,
-    together,
-)
+from solver.bounds.lanes import Counts, Lane, Stages, dealt, lane_places, needed, together
 from solver.bounds.largest_share import shared_out
 from solver.enumeration.engine import ConfigAnswer, solve_split
 from solver.enumeration.enumerate import below

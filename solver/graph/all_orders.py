@@ -17,16 +17,7 @@ from formulations.costs.tables import CostTables
 from formulations.space.slots import limits_orders, may_follow
 from formulations.units import ceil_div
 from solver.graph.placements import Columns, StageZones, allowed_layers, finish_ns
-from solver.graph.problem import (
-    Arcs,
-    Array,
-    Intervals,
-    Mask,
-    Move,
-    SplitProblem,
-    by_message,
-    walk,
-)
+from solver.graph.problem import Arcs, Array, Intervals, Mask, Move, SplitProblem, by_message, walk
 
 #: With more arcs times lanes than these, a free order is not worth its tables.
 ARC_LIMIT = 20_000

@@ -17,15 +17,7 @@ from formulations.costs.placement import PlacementCosts, Placer
 from formulations.costs.stage_costs import NEVER
 from formulations.costs.transfers import Pair, ZoneRing, neighbours
 from formulations.schedules.registry import SCHEDULES
-from solver.graph.problem import (
-    Arcs,
-    Array,
-    ChunkMemory,
-    Intervals,
-    Mask,
-    SplitProblem,
-    by_message,
-)
+from solver.graph.problem import Arcs, Array, ChunkMemory, Intervals, Mask, SplitProblem, by_message
 
 
 class StageZones:
