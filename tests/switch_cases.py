@@ -1,7 +1,7 @@
 """Tiny layouts and machines for switches."""
 
 import random
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import cache
 from itertools import permutations, product
@@ -10,7 +10,7 @@ from bench.switching import in_order
 from formulations.instance import Cluster, Instance, Link, NodeGroup, Workload
 from formulations.instance.machines import ZoneLink, ZonePair
 from formulations.lengths.problem import Moves
-from formulations.switching.shards import Layout, Seat
+from formulations.switching.shards import Layout
 from formulations.switching.switch import Switch, switch_of
 from solver.document import PlanDocument
 from solver.options import SolveOptions
@@ -65,20 +65,6 @@ def tiny_model(seed: int) -> Workload:
     kinds = ["embedding", *["block"] * rng.randint(1, 3), "head"]
     chain = [layer(kind, 1, rng.randint(1, 9) * 10**6, 10**6) for kind in kinds]
     return workload(chain, 4, 10**6, rng.random() < 0.5)
-
-
-#: Of all parameters of `tiny_model(0)`, in 16 bit.
-SIZE = 2 * sum(one.parameters for one in tiny_model(0).layers)
-
-
-def whole_switch(cluster: Cluster, before: Iterable[int], after: Iterable[int]) -> Switch:
-    """Of the parameters of `tiny_model(0)`, whole on each of some GPUs, then on each of others."""
-    model = tiny_model(0)
-
-    def on(gpus: Iterable[int]) -> Layout:
-        return Layout(tuple(Seat((0, len(model.layers)), 1, (gpu,)) for gpu in gpus))
-
-    return switch_of(cluster, model, on(before), on(after), ["parameters"])
 
 
 def _tiny_cluster(seed: int) -> Cluster:

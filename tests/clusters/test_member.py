@@ -1,8 +1,7 @@
 """Clusters in a study: those that were closed stay closed."""
 
 import json
-import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -23,7 +22,6 @@ from solver.options import SolveOptions
 from solver.plan_figures import plan_of
 from solver.study.store import read_study, study_at
 from tests.command_line import output, run
-from tests.seeds import few_and_many
 from tests.small_families import searched, small_family
 
 BERT = Path(__file__).resolve().parents[2] / "instances" / "aws_bert.yaml"
@@ -97,21 +95,6 @@ def test_bug_a_cluster_got_the_plan_of_a_smaller_one(tmp_path: Path) -> None:
     family = small_family(12, (2, 0))
     searched_with(tmp_path / "study.db", small_family(12, (0, 1)))
     assert searched_with(tmp_path / "study.db", family).clusters == searched(family).clusters
-
-
-@pytest.mark.parametrize("seeds", few_and_many((23, 9, 12, 40), 4))
-def test_study_of_any_families_gives_what_a_fresh_search_gives(
-    seeds: Sequence[int], tmp_path: Path
-) -> None:
-    """One study after the other least numbers of nodes and limit: the clusters stand alike."""
-    for seed in seeds:
-        rng, path = random.Random(seed), tmp_path / f"{seed}.db"
-        for _ in range(3):
-            family = small_family(seed, (rng.randint(0, 2), rng.randint(0, 2)))
-            limit_s = rng.choice([None, 0.05, 0.2])
-            limits = family.instance.limits.but(max_step_time_s=limit_s)
-            family = family.but(instance=family.instance.but(limits=limits))
-            assert searched_with(path, family).clusters == searched(family).clusters, seed
 
 
 def test_bug_subsets_overwrote_what_a_study_said_of_the_front(tmp_path: Path) -> None:

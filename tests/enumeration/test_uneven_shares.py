@@ -1,7 +1,5 @@
 """Unlike shares lane by lane: bounds that hold, and the best plan where the ways are exact."""
 
-from collections.abc import Sequence
-
 import pytest
 
 from formulations.costs.placement import Placer
@@ -19,7 +17,7 @@ from tests import brute_force
 from tests.graph.drawn import NO_CUTOFF, Questions, uneven_optimum_ns, uneven_tables
 from tests.random_configs import unlike_replicas
 from tests.recorded import as_recorded, digest
-from tests.seeds import few_and_many
+from tests.seeds import each_of
 from tests.small_instances import two_tensors
 
 
@@ -33,25 +31,24 @@ def bound_ns(lanes: Uneven, cutoff: int) -> int:
     return cutoff if remaining is None else lanes.bound_ns(0, cutoff, remaining)
 
 
-@pytest.mark.parametrize("seeds", few_and_many(range(120), 30))
-def test_search_equals_brute_force(seeds: Sequence[int]) -> None:
+@each_of(range(120), 30)
+def test_search_equals_brute_force(seed: int) -> None:
     """Equal nodes: the least step time over all orders, splits and shares, or that none fits.
 
     Two and three types, three schedules, ZeRO 1, tied embeddings, blocking sends, short memory, two
     to four replicas. Also by cutoffs that grow from the bound, below which there may be no plan.
     """
-    for seed in seeds:
-        costs, best = uneven_tables(seed), uneven_optimum_ns(seed)
-        assert lanes_of(costs).exact
-        answer = best_dealing(lanes_of(costs), NO_CUTOFF)
-        assert (answer.complete, answer.step_time_ns) == (True, best), seed
-        if answer.plan is not None:
-            assert step_time_ns(plan_costs(costs.instance, answer.plan)) == best, seed
-        for share in (1.0, 1.3, 1e6):
-            cutoff = NO_CUTOFF if best is None else int(best * share)
-            answer = enumerate_config(Intervals(costs), cutoff, 0.0, lambda: False)
-            expected = None if cutoff == best else best
-            assert (answer.complete, answer.step_time_ns) == (True, expected), seed
+    costs, best = uneven_tables(seed), uneven_optimum_ns(seed)
+    assert lanes_of(costs).exact
+    answer = best_dealing(lanes_of(costs), NO_CUTOFF)
+    assert (answer.complete, answer.step_time_ns) == (True, best), seed
+    if answer.plan is not None:
+        assert step_time_ns(plan_costs(costs.instance, answer.plan)) == best, seed
+    for share in (1.0, 1.3, 1e6):
+        cutoff = NO_CUTOFF if best is None else int(best * share)
+        answer = enumerate_config(Intervals(costs), cutoff, 0.0, lambda: False)
+        expected = None if cutoff == best else best
+        assert (answer.complete, answer.step_time_ns) == (True, expected), seed
 
 
 def test_bug_ways_with_messages_of_two_sizes_are_not_exact() -> None:
@@ -68,18 +65,17 @@ def test_bug_ways_with_messages_of_two_sizes_are_not_exact() -> None:
     assert (answer.complete, answer.step_time_ns) == (True, brute_force.optimum_ns(costs))
 
 
-@pytest.mark.parametrize("seeds", few_and_many(range(80), 40))
-def test_bug_zero_bubbles_missed_too_little_with_blocking_sends(seeds: Sequence[int]) -> None:
+@each_of(range(80), 40)
+def test_bug_zero_bubbles_missed_too_little_with_blocking_sends(seed: int) -> None:
     """What a path leaves out of a stage takes no less than its operations with their sends."""
-    for seed in seeds:
-        instance = unlike_replicas(seed, single=False)
-        instance = instance.but(search={"schedule": ("zb-h1",), "blocking_sends": True})
-        costs = build_tables(instance, next(configs(instance)))
-        best, lanes = brute_force.optimum_ns(costs), lanes_of(costs)
-        if best is not None:
-            assert lanes.thinned(lanes.everything(best + 1), best + 1) is not None, seed
-            answer = enumerate_config(Intervals(costs), NO_CUTOFF, 0.0, lambda: False)
-            assert answer.step_time_ns == best, seed
+    instance = unlike_replicas(seed, single=False)
+    instance = instance.but(search={"schedule": ("zb-h1",), "blocking_sends": True})
+    costs = build_tables(instance, next(configs(instance)))
+    best, lanes = brute_force.optimum_ns(costs), lanes_of(costs)
+    if best is not None:
+        assert lanes.thinned(lanes.everything(best + 1), best + 1) is not None, seed
+        answer = enumerate_config(Intervals(costs), NO_CUTOFF, 0.0, lambda: False)
+        assert answer.step_time_ns == best, seed
 
 
 def test_bounds_and_work_are_the_recorded_ones(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,7 +15,7 @@ from solver.options import SolveOptions
 from solver.report.compared import gain_text
 from solver.search.driver import solve
 from tests.recorded import as_recorded, digest
-from tests.seeds import few_and_many
+from tests.seeds import each_of
 from tests.small_instances import spot_instance, widened
 
 INSTANCE = Path("instances/hetero_small.yaml")
@@ -109,18 +109,17 @@ def test_bug_changes_that_keep_the_plan_had_no_plan_without_time(
             assert gain_text(answer).endswith("at least, not reached in time")
 
 
-@pytest.mark.parametrize("seeds", few_and_many(range(40), 10))
-def test_what_a_change_keeps_of_a_plan_is_a_plan_of_it(seeds: range) -> None:
+@each_of(range(40), 10)
+def test_what_a_change_keeps_of_a_plan_is_a_plan_of_it(seed: int) -> None:
     """`verify` accepts it in the changed instance; more machines and memory keep every plan."""
-    for seed in seeds:
-        instance = widened(seed)
-        plan = solve(instance, SolveOptions(method="minmax")).plan
-        for what_if in [] if plan is None else what_ifs(instance):
-            assert plan is not None
-            start = kept(plan, instance, what_if.instance)
-            if start is None:
-                assert not what_if.change.startswith("twice")
-                continue
-            result = judged(what_if.instance, start[0])
-            assert result.step_time_ns == start[1]
-            assert checked(result)[1:] == ((), ()), (seed, what_if.change)
+    instance = widened(seed)
+    plan = solve(instance, SolveOptions(method="minmax")).plan
+    for what_if in [] if plan is None else what_ifs(instance):
+        assert plan is not None
+        start = kept(plan, instance, what_if.instance)
+        if start is None:
+            assert not what_if.change.startswith("twice")
+            continue
+        result = judged(what_if.instance, start[0])
+        assert result.step_time_ns == start[1]
+        assert checked(result)[1:] == ((), ()), (seed, what_if.change)

@@ -1,6 +1,5 @@
 """The graph of devices with several chunks each: it holds every plan, once."""
 
-from collections.abc import Sequence
 from itertools import product
 
 import pytest
@@ -14,37 +13,36 @@ from tests import brute_force
 from tests.graph.drawn import NO_CUTOFF, drawn_tables
 from tests.random_configs import random_optimum_ns, random_tables
 from tests.recorded import as_recorded, digest, summary
-from tests.seeds import few_and_many
+from tests.seeds import each_of
 
 
 @pytest.mark.parametrize("zones", [False, True])
-@pytest.mark.parametrize("seeds", few_and_many(range(200), 40))
-def test_the_graph_holds_every_plan(seeds: Sequence[int], zones: bool) -> None:
+@each_of(range(200), 40)
+def test_the_graph_holds_every_plan(seed: int, zones: bool) -> None:
     """Every order with every split that fits, once, and none that is not one."""
-    for seed in seeds:
-        costs = random_tables(seed, zones, "interleaved")
-        intervals = Intervals(costs)
-        share = costs.num_micro_batches // costs.config.dp
-        problem = order_graph(intervals, Placer(costs), share)
-        assert problem is not None
-        graph = DeviceGraph(intervals, problem)
-        layers = graph.everything(NO_CUTOFF)
-        assert layers is not None
-        arcs, splits = graph.plans(layers)
-        nodes = sum(costs.config.nodes_used)
-        orders = [problem.order(path * costs.config.vpp)[:nodes] for path in arcs.tolist()]
-        plans = list(zip(orders, map(tuple, splits.tolist()), strict=True))
-        assert len(set(plans)) == len(plans) == graph.count(layers)
-        every = set(product(brute_force.all_orders(costs), brute_force.all_splits(costs)))
-        assert set(plans) <= every
-        if (costs.capacity_bytes >= 8e9).all():
-            assert set(plans) == every
-        # What paths of any schedule refute is below the best plan, but a tenth of it is refuted.
-        best, paths = random_optimum_ns(seed, zones, "interleaved"), family_cuts(problem)
-        if best is not None:
-            for cutoff, holds in ((best + 1, True), (best // 10, False)):
-                kept = graph.thinned(layers, paths.rows, paths.device, cutoff)
-                assert (kept is not None) == holds, seed
+    costs = random_tables(seed, zones, "interleaved")
+    intervals = Intervals(costs)
+    share = costs.num_micro_batches // costs.config.dp
+    problem = order_graph(intervals, Placer(costs), share)
+    assert problem is not None
+    graph = DeviceGraph(intervals, problem)
+    layers = graph.everything(NO_CUTOFF)
+    assert layers is not None
+    arcs, splits = graph.plans(layers)
+    nodes = sum(costs.config.nodes_used)
+    orders = [problem.order(path * costs.config.vpp)[:nodes] for path in arcs.tolist()]
+    plans = list(zip(orders, map(tuple, splits.tolist()), strict=True))
+    assert len(set(plans)) == len(plans) == graph.count(layers)
+    every = set(product(brute_force.all_orders(costs), brute_force.all_splits(costs)))
+    assert set(plans) <= every
+    if (costs.capacity_bytes >= 8e9).all():
+        assert set(plans) == every
+    # What paths of any schedule refute is below the best plan, but a tenth of it is refuted.
+    best, paths = random_optimum_ns(seed, zones, "interleaved"), family_cuts(problem)
+    if best is not None:
+        for cutoff, holds in ((best + 1, True), (best // 10, False)):
+            kept = graph.thinned(layers, paths.rows, paths.device, cutoff)
+            assert (kept is not None) == holds, seed
 
 
 def test_graphs_are_the_recorded_ones(monkeypatch: pytest.MonkeyPatch) -> None:

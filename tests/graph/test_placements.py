@@ -1,9 +1,5 @@
 """Problems of single node orders, and what zones make of stages."""
 
-from collections.abc import Sequence
-
-import pytest
-
 from formulations.costs.placement import Placer
 from solver.graph.all_orders import free_order
 from solver.graph.placements import Columns, StageZones, fixed_order, replica_classes
@@ -12,28 +8,27 @@ from tests import brute_force
 from tests.graph.drawn import drawn_tables, figures
 from tests.random_configs import extreme_tables, wide_zones
 from tests.recorded import as_recorded, digest, summary
-from tests.seeds import few_and_many
+from tests.seeds import each_of
 
 
-@pytest.mark.parametrize("seeds", few_and_many(range(240), 24))
-def test_a_stage_that_spans_zones_takes_as_long_as_said(seeds: Sequence[int]) -> None:
+@each_of(range(240), 24)
+def test_a_stage_that_spans_zones_takes_as_long_as_said(seed: int) -> None:
     """Orders with such a stage have only splits of at least `spanning_ns`; the others a graph."""
-    for seed in seeds:
-        costs = extreme_tables(seed)
-        placer = Placer(costs)
-        zones, dp = StageZones(placer), costs.config.dp
-        if not zones.known:
-            continue
-        apart, spanning = list[tuple[int, ...]](), list[tuple[int, ...]]()
-        for order in brute_force.all_orders(costs):
-            slots = [zones.zone_of_group[j] for j in order for _ in range(costs.slots_per_node[j])]
-            in_one_zone = all(len(set(slots[i : i + dp])) == 1 for i in range(0, len(slots), dp))
-            (apart if in_one_zone else spanning).append(order)
-        best = brute_force.optimum_ns(costs, orders=spanning)
-        assert best is None or zones.spanning_ns() <= best, seed
-        assert zones.aligned or not apart, seed
-        problem = free_order(Intervals(costs), placer, split=True)
-        assert problem is None or bool(problem.stages) == bool(apart), seed
+    costs = extreme_tables(seed)
+    placer = Placer(costs)
+    zones, dp = StageZones(placer), costs.config.dp
+    if not zones.known:
+        return
+    apart, spanning = list[tuple[int, ...]](), list[tuple[int, ...]]()
+    for order in brute_force.all_orders(costs):
+        slots = [zones.zone_of_group[j] for j in order for _ in range(costs.slots_per_node[j])]
+        in_one_zone = all(len(set(slots[i : i + dp])) == 1 for i in range(0, len(slots), dp))
+        (apart if in_one_zone else spanning).append(order)
+    best = brute_force.optimum_ns(costs, orders=spanning)
+    assert best is None or zones.spanning_ns() <= best, seed
+    assert zones.aligned or not apart, seed
+    problem = free_order(Intervals(costs), placer, split=True)
+    assert problem is None or bool(problem.stages) == bool(apart), seed
 
 
 def test_problems_are_the_recorded_ones() -> None:

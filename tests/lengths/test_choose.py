@@ -19,7 +19,7 @@ from tests.mixed_lengths import (
     tour_ns,
     with_free_sequences,
 )
-from tests.seeds import few_and_many
+from tests.seeds import each_of
 
 
 def check_free(mixed: Mixed) -> None:
@@ -33,18 +33,16 @@ def check_free(mixed: Mixed) -> None:
 
 
 @pytest.mark.parametrize("rows", ["packed", "padded"])
-@pytest.mark.parametrize("seeds", few_and_many(range(209, 199, -1), 10))
-def test_free_is_the_best_of_both(seeds: range, rows: Rows) -> None:
-    for seed in seeds:
-        check_free(random_mixed(seed, rows=rows))
+@each_of(range(209, 199, -1), 10)
+def test_free_is_the_best_of_both(seed: int, rows: Rows) -> None:
+    check_free(random_mixed(seed, rows=rows))
 
 
 @pytest.mark.parametrize("rows", ["packed", "padded"])
-@pytest.mark.parametrize("seeds", few_and_many(range(7, 22), 15))
-def test_bug_sequences_that_take_no_time_counted_1_ns_each(seeds: range, rows: Rows) -> None:
+@each_of(range(7, 22), 15)
+def test_bug_sequences_that_take_no_time_counted_1_ns_each(seed: int, rows: Rows) -> None:
     """Where rows take as long whatever they hold, search, brute force and `verify` agree."""
-    for seed in seeds:
-        check_free(with_free_sequences(random_mixed(seed, rows=rows), seed))
+    check_free(with_free_sequences(random_mixed(seed, rows=rows), seed))
 
 
 def test_bug_presolve_lost_the_best_step_in_free_order() -> None:
@@ -92,15 +90,14 @@ def test_there_is_no_step(mixed: Mixed, words: str) -> None:
 
 
 @pytest.mark.parametrize("rows", ["packed", "padded"])
-@pytest.mark.parametrize("seeds", few_and_many(range(40), 20))
-def test_ascending_is_the_best_of_all(seeds: range, rows: Rows) -> None:
+@each_of(range(40), 20)
+def test_ascending_is_the_best_of_all(seed: int, rows: Rows) -> None:
     """The step costs what it is said to, and no way to cut, choose and anchor costs less."""
-    for seed in seeds:
-        mixed = random_mixed(seed, rows=rows)
-        tour = ascending(mixed)
-        best_ns = least_ns(mixed, ascending_tours(mixed))
-        assert (None if tour is None else tour_ns(mixed, tour)) == best_ns
-        assert (None if tour is None else step_ns(mixed, tour)) == best_ns
+    mixed = random_mixed(seed, rows=rows)
+    tour = ascending(mixed)
+    best_ns = least_ns(mixed, ascending_tours(mixed))
+    assert (None if tour is None else tour_ns(mixed, tour)) == best_ns
+    assert (None if tour is None else step_ns(mixed, tour)) == best_ns
 
 
 def test_bug_a_step_of_one_group_was_anchored_elsewhere() -> None:

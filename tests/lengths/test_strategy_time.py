@@ -9,24 +9,23 @@ from formulations.lengths.problem import Atom, Replica, Rows, RowTime, Strategy
 from formulations.lengths.strategy_time import NEVER, StrategyTimes, strategy_times
 from tests.mixed_lengths import random_mixed, set_ns
 from tests.recorded import as_recorded, digest
-from tests.seeds import few_and_many
+from tests.seeds import each_of
 
 
 @pytest.mark.parametrize("rows", ["packed", "padded"])
-@pytest.mark.parametrize("seeds", few_and_many(range(60), 12))
-def test_times_are_those_by_definition(seeds: range, rows: Rows) -> None:
+@each_of(range(60), 12)
+def test_times_are_those_by_definition(seed: int, rows: Rows) -> None:
     """Sets and intervals take what they take in fractions, replicas alike or not."""
-    for seed in seeds:
-        mixed = random_mixed(seed, rows=rows)
-        known = range(len(mixed.atoms))
-        for q, times in enumerate(strategy_times(mixed)):
-            for size in range(1, len(known) + 1):
-                for atoms in combinations(known, size):
-                    assert times.of_set(atoms) == set_ns(mixed, q, atoms)
-            intervals = times.of_intervals()
-            for i, j in combinations(range(len(known) + 1), 2):
-                expected = set_ns(mixed, q, range(i, j))
-                assert intervals[i, j] == (NEVER if expected is None else expected)
+    mixed = random_mixed(seed, rows=rows)
+    known = range(len(mixed.atoms))
+    for q, times in enumerate(strategy_times(mixed)):
+        for size in range(1, len(known) + 1):
+            for atoms in combinations(known, size):
+                assert times.of_set(atoms) == set_ns(mixed, q, atoms)
+        intervals = times.of_intervals()
+        for i, j in combinations(range(len(known) + 1), 2):
+            expected = set_ns(mixed, q, range(i, j))
+            assert intervals[i, j] == (NEVER if expected is None else expected)
 
 
 def test_parts_and_lengths_that_decide_are_the_recorded_ones() -> None:

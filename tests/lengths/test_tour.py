@@ -2,10 +2,8 @@
 
 import random
 
-from formulations.lengths.problem import Switching
 from formulations.lengths.tour import (
     Group,
-    Hop,
     Single,
     Tour,
     best_single,
@@ -15,10 +13,6 @@ from formulations.lengths.tour import (
 )
 from tests.mixed_lengths import free_tours, random_mixed, tour_ns
 from tests.recorded import as_recorded, digest
-
-#: Parameters from a to b: 10 a + b; gradients 100 times as much.
-OUT = tuple(tuple(10 * a + b for b in range(3)) for a in range(3))
-SWITCHING = Switching(OUT, tuple(tuple(100 * ns for ns in row) for row in OUT))
 
 
 def test_steps_are_those_by_definition() -> None:
@@ -38,12 +32,3 @@ def test_steps_are_those_by_definition() -> None:
         least = min(ns for ns in single if ns is not None)
         assert best_single(mixed) == Single(single.index(least), least)
     as_recorded("tour", figures)
-
-
-def test_switches_of_a_step_by_hand() -> None:
-    """Parameters out, both between, gradients back; an anchor that runs first leaves with both."""
-    tour = Tour(0, (Group(1, (0,)), Group(2, (1,))))
-    back = Hop(2, 0, "gradients", 2000)
-    assert hops(SWITCHING, tour) == [Hop(0, 1, "parameters", 1), Hop(1, 2, "both", 1212), back]
-    first = Tour(0, (Group(0, (0,)), Group(1, (1,))))
-    assert hops(SWITCHING, first) == [Hop(0, 1, "both", 101), Hop(1, 0, "gradients", 1000)]

@@ -1,6 +1,5 @@
 """The joint models, CP-SAT and MILP: a composition that loses nothing."""
 
-from collections.abc import Sequence
 from dataclasses import replace
 from itertools import product
 
@@ -14,7 +13,7 @@ from solver.result import Status
 from tests import brute_force
 from tests.loop_checks import judge, need_bytes, random_decisions
 from tests.random_configs import WITH_NEW, random_optimum_ns, random_tables
-from tests.seeds import few_and_many, one_each
+from tests.seeds import each_of, one_each
 from tests.twins import MILP, TWINS, Twin, check_sizes, solved, with_first_cuts
 
 
@@ -27,16 +26,15 @@ def roomy(seed: int) -> tuple[CostTables, Decisions]:
 
 @pytest.mark.parametrize("twin", TWINS, ids=lambda twin: twin.name)
 @pytest.mark.parametrize(("spare", "status"), [(0, Status.OPTIMAL), (-1, Status.INFEASIBLE)])
-@pytest.mark.parametrize("seeds", few_and_many(range(60), 12))
-def test_memory_to_the_byte(twin: Twin, seeds: Sequence[int], spare: int, status: Status) -> None:
+@each_of(range(60), 12)
+def test_memory_to_the_byte(twin: Twin, seed: int, spare: int, status: Status) -> None:
     """(2) With the least capacity there is a plan, with a byte less there is none."""
-    for seed in seeds:
-        tables = random_tables(seed)
-        plans = product(brute_force.all_splits(tables), brute_force.all_shares(tables))
-        least = min(need_bytes(tables, *plan) for plan in plans)
-        capacity = np.full_like(tables.capacity_bytes, least + spare)
-        built = OneConfig(twin.model(), replace(tables, capacity_bytes=capacity))
-        assert solved(built.model).status is status
+    tables = random_tables(seed)
+    plans = product(brute_force.all_splits(tables), brute_force.all_shares(tables))
+    least = min(need_bytes(tables, *plan) for plan in plans)
+    capacity = np.full_like(tables.capacity_bytes, least + spare)
+    built = OneConfig(twin.model(), replace(tables, capacity_bytes=capacity))
+    assert solved(built.model).status is status
 
 
 @pytest.mark.parametrize("twin", TWINS, ids=lambda twin: twin.name)

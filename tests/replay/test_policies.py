@@ -22,7 +22,6 @@ from solver.replay.policies import (
     Planner,
     PolicyName,
     PolicyOptions,
-    fleet_policy,
     recovery_of_size,
 )
 from solver.replay.policy import Configuration
@@ -133,21 +132,6 @@ def test_node_that_is_back_holds_nothing() -> None:
     with pytest.raises(PlannerError, match="allowed: 0 to 2, as there are 3 nodes"):
         _ = InstancePolicies(instance, PolicyOptions(faults=3), None).fleets
     assert InstancePolicies(instance, PolicyOptions(faults=2), None).fleets.faults == 2
-
-
-def test_ours_leaves_a_node_that_does_not_pay_in_time() -> None:
-    """With a long pause and a short horizon it stays with what it has; with an endless one not."""
-    instance = fleet_instance(4)
-    planner, names = FleetPlanner(instance, 1), of_nodes(instance)
-    start = following(planner, None, names - {"slow-0"})
-    best = following(planner, None, names)
-    assert best.step_ns < start.step_ns
-    ours, eager = (fleet_policy(planner, "lost", 10**12, ns) for ns in (10**12, ENDLESS_NS))
-    assert ours.reconfigure(start, names) == start
-    moved = eager.reconfigure(start, names)
-    assert moved is not None
-    assert moved.step_ns == best.step_ns
-    assert moved.pause_ns >= 10**12
 
 
 def test_configurations_of_all_policies_are_the_recorded_ones() -> None:

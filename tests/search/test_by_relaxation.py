@@ -1,7 +1,5 @@
 """Relaxations to one replica: bounds below every plan, and plans that follow them."""
 
-from collections.abc import Sequence
-
 import pytest
 
 from formulations.costs.placement import Placer
@@ -14,28 +12,27 @@ from tests import brute_force
 from tests.graph.drawn import Questions, best_ns, drawn_tables, problems
 from tests.random_configs import random_tables
 from tests.recorded import as_recorded, digest
-from tests.seeds import few_and_many
+from tests.seeds import each_of
 
 
-@pytest.mark.parametrize("seeds", few_and_many(range(120), 12))
-def test_bounds_and_plans_enclose_the_optimum(seeds: Sequence[int]) -> None:
-    for seed in seeds:
-        costs = random_tables(seed)
-        share, over = divmod(costs.num_micro_batches, dp := costs.config.dp)
-        best = brute_force.optimum_ns(costs, shares=[(share,) * dp])
-        if best is None or over or costs.config.pp == 1:
-            continue
-        for cutoff in (2 * best, best + 1, best):
-            search = ByRelaxation(Intervals(costs), Placer(costs), 0.0, lambda: False, cutoff)
-            complete = search.run()
-            assert search.bound_ns <= best
-            assert search.best >= best or search.plan is None
-            if search.plan is not None:
-                assert step_time_ns(plan_costs(costs.instance, search.plan)) == search.best
-            if complete:
-                assert search.bound_ns >= search.best or search.bound_ns >= cutoff
-            if cutoff == best:
-                assert search.plan is None
+@each_of(range(120), 12)
+def test_bounds_and_plans_enclose_the_optimum(seed: int) -> None:
+    costs = random_tables(seed)
+    share, over = divmod(costs.num_micro_batches, dp := costs.config.dp)
+    best = brute_force.optimum_ns(costs, shares=[(share,) * dp])
+    if best is None or over or costs.config.pp == 1:
+        return
+    for cutoff in (2 * best, best + 1, best):
+        search = ByRelaxation(Intervals(costs), Placer(costs), 0.0, lambda: False, cutoff)
+        complete = search.run()
+        assert search.bound_ns <= best
+        assert search.best >= best or search.plan is None
+        if search.plan is not None:
+            assert step_time_ns(plan_costs(costs.instance, search.plan)) == search.best
+        if complete:
+            assert search.bound_ns >= search.best or search.bound_ns >= cutoff
+        if cutoff == best:
+            assert search.plan is None
 
 
 def test_work_is_the_recorded_one(monkeypatch: pytest.MonkeyPatch) -> None:

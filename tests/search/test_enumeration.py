@@ -1,7 +1,7 @@
 """One configuration exactly: the brute-force optimum, to the nanosecond, whatever is free in it."""
 
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -41,7 +41,7 @@ from tests.hand_made import document_of, result_of
 from tests.loop_checks import judge, solve_config
 from tests.random_configs import WITH_NEW, random_optimum_ns, random_tables, scheduled
 from tests.recorded import as_recorded, digest
-from tests.seeds import few_and_many
+from tests.seeds import each_of
 from tests.small_instances import plain_config, random_instance
 from tests.stage_degrees import (
     Bench,
@@ -74,25 +74,22 @@ def finds(schedule: ScheduleName | None, seed: int, zones: bool, cutoff: int) ->
 
 @pytest.mark.parametrize("zones", [False, True])
 @pytest.mark.parametrize("schedule", WITH_NEW)
-@pytest.mark.parametrize("seeds", few_and_many(range(100), 34))
-def test_config_equals_brute_force(
-    seeds: Sequence[int], schedule: ScheduleName | None, zones: bool
-) -> None:
+@each_of(range(100), 34)
+def test_config_equals_brute_force(seed: int, schedule: ScheduleName | None, zones: bool) -> None:
     """All schedules: shares, zones, memory, blocking sends, ZeRO 1.
 
     Without a cutoff, and with one at the optimum and one nanosecond above it. Memory that the
     roomiest GPUs lack is never that of a configuration with a plan.
     """
-    for seed in seeds:
-        assert finds(schedule, seed, zones, NO_CUTOFF), seed
-        best = random_optimum_ns(seed, zones, schedule)
-        if best is not None:
-            tables = random_tables(seed, zones, schedule)
-            assert not lacks_memory(Intervals(tables))
-            none = replace(tables, capacity_bytes=0 * tables.capacity_bytes)
-            assert lacks_memory(Intervals(none))
-            assert finds(schedule, seed, zones, best), seed
-            assert finds(schedule, seed, zones, best + 1), seed
+    assert finds(schedule, seed, zones, NO_CUTOFF), seed
+    best = random_optimum_ns(seed, zones, schedule)
+    if best is not None:
+        tables = random_tables(seed, zones, schedule)
+        assert not lacks_memory(Intervals(tables))
+        none = replace(tables, capacity_bytes=0 * tables.capacity_bytes)
+        assert lacks_memory(Intervals(none))
+        assert finds(schedule, seed, zones, best), seed
+        assert finds(schedule, seed, zones, best + 1), seed
 
 
 def test_bug_plans_were_lost_or_did_not_fit() -> None:
@@ -135,25 +132,24 @@ def unlike_cases(seed: int) -> Iterator[CostTables]:
     yield from (build_tables(instance, s) for s in rng.sample(space, min(2, len(space))))
 
 
-@pytest.mark.parametrize("seeds", few_and_many(range(60), 15))
-def test_bug_rows_that_may_be_negative_lost_the_best_plan(seeds: Sequence[int]) -> None:
+@each_of(range(60), 15)
+def test_bug_rows_that_may_be_negative_lost_the_best_plan(seed: int) -> None:
     """Search, models and verifier equal brute force; no bound is above it.
 
     Seed 45: rings of one group alone, the tail's largest value was too small in MILP. Without that
     in zones, where HiGHS loses an optimum of 0.12 s for any target: seed 35.
     """
-    for seed in seeds:
-        for tables in unlike_cases(seed):
-            best, config = brute_force.optimum_ns(tables), tables.config
-            assert best_of(tables).step_time_ns == best, seed
-            families: tuple[Family, ...] = ("cpsat", "milp")
-            for family in families[: 1 if tables.instance.cluster.has_zones else 2]:
-                assert solve_config(tables, model_engine(family)).step_time_ns == best, seed
-            check_claims(tables, best)
-            if best is not None:
-                times = TimeTables(tables.instance)
-                bounds = [times.forms([config])[0].bound_ns, *times.packed_ns([config])]
-                assert max(*bounds, config_bound_ns(Intervals(tables), NO_CUTOFF)) <= best, seed
+    for tables in unlike_cases(seed):
+        best, config = brute_force.optimum_ns(tables), tables.config
+        assert best_of(tables).step_time_ns == best, seed
+        families: tuple[Family, ...] = ("cpsat", "milp")
+        for family in families[: 1 if tables.instance.cluster.has_zones else 2]:
+            assert solve_config(tables, model_engine(family)).step_time_ns == best, seed
+        check_claims(tables, best)
+        if best is not None:
+            times = TimeTables(tables.instance)
+            bounds = [times.forms([config])[0].bound_ns, *times.packed_ns([config])]
+            assert max(*bounds, config_bound_ns(Intervals(tables), NO_CUTOFF)) <= best, seed
 
 
 def test_bug_rules_of_the_outer_stages_were_asked_of_all_groups() -> None:
@@ -177,24 +173,23 @@ def test_bug_rules_of_the_outer_stages_were_asked_of_all_groups() -> None:
     assert any(line.startswith("node_order: found ") for line in problems)
 
 
-@pytest.mark.parametrize("seeds", few_and_many(range(100), 25))
-def test_bug_parts_sent_one_copy_of_the_tied_gradients(seeds: Sequence[int]) -> None:
+@each_of(range(100), 25)
+def test_bug_parts_sent_one_copy_of_the_tied_gradients(seed: int) -> None:
     """Two parts of every slot cost what two replicas do on the same GPUs, embeddings tied or not.
 
     Nodes hold whole stages, so that rings of both stay inside.
     """
-    for seed in seeds:
-        instance = unlike_instance(seed)
-        groups = tuple(group.but(gpus_per_node=2) for group in instance.cluster.groups)
-        instance = instance.but(cluster={"groups": groups})
-        nodes_used = tuple(group.nodes for group in groups)
-        halves = (Degrees(tp=1, parts=2),) * len(groups)
-        parts = plain_config(nodes_used, degrees=halves, pp=sum(nodes_used), micro_batch=4, zero=1)
-        replicas = parts.but(degrees=(Degrees(tp=1),) * len(groups), dp=2, micro_batch=2)
-        of_parts, of_replicas = (
-            best_of(build_tables(instance, config)).step_time_ns for config in (parts, replicas)
-        )
-        assert of_parts == of_replicas, seed
+    instance = unlike_instance(seed)
+    groups = tuple(group.but(gpus_per_node=2) for group in instance.cluster.groups)
+    instance = instance.but(cluster={"groups": groups})
+    nodes_used = tuple(group.nodes for group in groups)
+    halves = (Degrees(tp=1, parts=2),) * len(groups)
+    parts = plain_config(nodes_used, degrees=halves, pp=sum(nodes_used), micro_batch=4, zero=1)
+    replicas = parts.but(degrees=(Degrees(tp=1),) * len(groups), dp=2, micro_batch=2)
+    of_parts, of_replicas = (
+        best_of(build_tables(instance, config)).step_time_ns for config in (parts, replicas)
+    )
+    assert of_parts == of_replicas, seed
 
 
 # Stages with degrees of their own
@@ -209,28 +204,27 @@ def answer(instance: Instance, config: Configuration) -> ConfigAnswer:
 
 
 @pytest.mark.parametrize("make", [stage_instance, meshed_instance])
-@pytest.mark.parametrize("seeds", few_and_many(range(90), 45))
-def test_search_equals_brute_force(seeds: Sequence[int], make: Callable[[int], Instance]) -> None:
+@each_of(range(90), 45)
+def test_search_equals_brute_force(seed: int, make: Callable[[int], Instance]) -> None:
     """The best plan of every config; bounds are no higher, and the verifier finds none below it."""
-    for seed in seeds:
-        instance = make(seed)
-        prover, choice = Prover(PlanSpace(instance)), StageChoice(instance)
-        work = StageWork(prover)
-        for config in small_configs(instance):
-            best = Bench(instance, config).optimum_ns()
-            found = answer(instance, config)
-            assert found.step_time_ns == best, (seed, config)
-            if best is None or found.plan is None:
-                continue
-            bound = choice.bound_ns(config)
-            assert max(bound, work.bound_ns(config)) <= best, (seed, config)
-            assert step_time_ns(plan_costs(instance, found.plan)) == best, (seed, config)
-            if make is meshed_instance:  # each mesh is a run of ranks
-                job = Job(instance, found.plan)
-                assert not list(EXPORTERS["flagscale"].faults(job)), (seed, config)
-                flagscale.check(job, flagscale.files(job))
-            below = exhaust_stages(prover, config, best, Clock())
-            above = exhaust_stages(prover, config, best + 1, Clock())
-            assert below is not None, (seed, config)
-            assert above is not None, (seed, config)
-            assert (below.plan, above.step_time_ns) == (None, best), (seed, config)
+    instance = make(seed)
+    prover, choice = Prover(PlanSpace(instance)), StageChoice(instance)
+    work = StageWork(prover)
+    for config in small_configs(instance):
+        best = Bench(instance, config).optimum_ns()
+        found = answer(instance, config)
+        assert found.step_time_ns == best, (seed, config)
+        if best is None or found.plan is None:
+            continue
+        bound = choice.bound_ns(config)
+        assert max(bound, work.bound_ns(config)) <= best, (seed, config)
+        assert step_time_ns(plan_costs(instance, found.plan)) == best, (seed, config)
+        if make is meshed_instance:  # each mesh is a run of ranks
+            job = Job(instance, found.plan)
+            assert not list(EXPORTERS["flagscale"].faults(job)), (seed, config)
+            flagscale.check(job, flagscale.files(job))
+        below = exhaust_stages(prover, config, best, Clock())
+        above = exhaust_stages(prover, config, best + 1, Clock())
+        assert below is not None, (seed, config)
+        assert above is not None, (seed, config)
+        assert (below.plan, above.step_time_ns) == (None, best), (seed, config)

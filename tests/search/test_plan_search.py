@@ -3,7 +3,6 @@
 import pytest
 
 from solver.options import SolveOptions
-from solver.result import Status, Termination
 from solver.search.driver import solve
 from solver.search.plan_search import EFFORTS, PlanSearch
 from tests.search.spaces import recorded_searches
@@ -25,20 +24,6 @@ def test_configs_near_the_best_by_group_lead_to_better_plans(seed: int) -> None:
     assert before is not None
     assert after is not None
     assert search.incumbents.best == after < before
-
-
-def test_standing_of_a_search_that_has_not_begun_and_of_one_that_is_done() -> None:
-    """At first only bounds are known, and the least of them bounds the instance."""
-    search = PlanSearch(random_instance(0), SolveOptions())
-    first = search.standing()
-    assert (first.status, first.objective, first.step_time_ns) == (Status.UNKNOWN, None, None)
-    assert first.bound == min(task.objective for task in search.open_list.tasks)
-    assert len(first.open) == len(first.records) == len(search.space)
-    search.close()
-    last = search.standing()
-    assert (last.status, last.open, last.gap) == (Status.OPTIMAL, (), 0.0)
-    assert last.bound == last.objective == last.step_time_ns
-    assert search.result(Termination.TIME_LIMIT).termination is Termination.CLOSED
 
 
 def test_a_search_below_a_cutoff_finds_nothing_at_it() -> None:

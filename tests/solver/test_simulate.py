@@ -51,14 +51,6 @@ def pipelines(draw: st.DrawFn) -> Pipeline:
     return forward, backward, draw(st.lists(st.integers(0, 9), min_size=p - 1, max_size=p - 1))
 
 
-def test_three_stages_three_micro_batches() -> None:
-    """1F1B with three equal stages without transfers, by hand."""
-    # f = 1, b = 2. Stage 2: F0 2-3, B0 3-5, F1 5-6, B1 6-8, F2 8-9, B2 9-11. Stage 1: F0 1-2,
-    # F1 2-3, B0 5-7, F2 7-8, B1 8-10, B2 11-13. Stage 0: F0 F1 F2 0-3, B0 7-9, B1 10-12, B2 13-15.
-    # F2 of stage 2 waits for F2 of stage 1 until 8.
-    assert ends("1f1b", 3, [1, 1, 1], [2, 2, 2], [0, 0]) == [15, 13, 11]
-
-
 @settings(max_examples=30, deadline=None)
 @given(pipelines(), st.integers(1, 6), st.booleans(), st.sampled_from(["1f1b", "gpipe"]))
 def test_equals_the_recursion(

@@ -31,7 +31,7 @@ from tests.brute_force import optimum_ns
 from tests.oracles.plan_space import Config, Slot, configurations, covers, stage_configurations
 from tests.random_spaces import perturbed, random_space
 from tests.recorded import as_recorded, digest
-from tests.seeds import few_and_many
+from tests.seeds import each_of, few_and_many
 
 TARGETS: tuple[Target, ...] = get_args(Target)
 
@@ -139,43 +139,39 @@ def in_oracle_words(config: Configuration) -> Config:
 
 
 @pytest.mark.parametrize("target", ["megatron", "any"])
-@pytest.mark.parametrize("seeds", few_and_many(range(120), 12))
-def test_all_that_the_documentation_describes_is_listed(
-    seeds: Sequence[int], target: Target
-) -> None:
+@each_of(range(120), 12)
+def test_all_that_the_documentation_describes_is_listed(seed: int, target: Target) -> None:
     """Itself, or one with all of its plans; and nothing else is."""
-    for seed in seeds:
-        instance = random_space(seed, target)
-        if target == "megatron" and instance.workload.experts:
-            continue  # it has rules of its own
-        space = configurations(instance)
-        listed = {in_oracle_words(config) for config in configs(instance) if not config.per_stage}
-        assert listed <= space, seed
-        assert not [c for c in space if not covers(instance, listed, space, c)], seed
-        stages = {
-            (config.nodes_used, config.dp, config.pp, config.micro_batch)
-            for config in configs(instance)
-            if config.per_stage
-        }
-        assert stage_configurations(instance) <= stages, seed
-        assert not stages or instance.search.degrees == "per_stage", seed
+    instance = random_space(seed, target)
+    if target == "megatron" and instance.workload.experts:
+        return  # it has rules of its own
+    space = configurations(instance)
+    listed = {in_oracle_words(config) for config in configs(instance) if not config.per_stage}
+    assert listed <= space, seed
+    assert not [c for c in space if not covers(instance, listed, space, c)], seed
+    stages = {
+        (config.nodes_used, config.dp, config.pp, config.micro_batch)
+        for config in configs(instance)
+        if config.per_stage
+    }
+    assert stage_configurations(instance) <= stages, seed
+    assert not stages or instance.search.degrees == "per_stage", seed
 
 
-@pytest.mark.parametrize("seeds", few_and_many(range(40), 10))
-def test_as_many_more_replicas_take_as_long_as_parts(seeds: Sequence[int]) -> None:
+@each_of(range(40), 10)
+def test_as_many_more_replicas_take_as_long_as_parts(seed: int) -> None:
     """What is left out for them has no better plan, by trying every plan of both."""
-    for seed in seeds:
-        instance, rng = random_space(seed, "any"), random.Random(seed)
-        narrow = instance.but(search={"data_parallel": (1,), "degrees": "per_group"})
-        listed = [
-            (config, common)
-            for config in configs(narrow)
-            if not config.per_stage and config.pp <= 3 and sum(config.nodes_used) <= 3
-            if (common := gcd(*(own.parts for own in config.degrees_used))) > 1
-        ]
-        for parts, n in rng.sample(listed, min(2, len(listed))):
-            degrees = tuple(own.but(parts=own.parts // n) for own in parts.degrees)
-            sizes = {"dp": n, "micro_batch": parts.micro_batch // n}
-            both = [parts, parts.but(degrees=degrees, **sizes)]
-            times = [optimum_ns(build_tables(instance.on(s.nodes_used), s)) for s in both]
-            assert times[0] == times[1], (seed, parts)
+    instance, rng = random_space(seed, "any"), random.Random(seed)
+    narrow = instance.but(search={"data_parallel": (1,), "degrees": "per_group"})
+    listed = [
+        (config, common)
+        for config in configs(narrow)
+        if not config.per_stage and config.pp <= 3 and sum(config.nodes_used) <= 3
+        if (common := gcd(*(own.parts for own in config.degrees_used))) > 1
+    ]
+    for parts, n in rng.sample(listed, min(2, len(listed))):
+        degrees = tuple(own.but(parts=own.parts // n) for own in parts.degrees)
+        sizes = {"dp": n, "micro_batch": parts.micro_batch // n}
+        both = [parts, parts.but(degrees=degrees, **sizes)]
+        times = [optimum_ns(build_tables(instance.on(s.nodes_used), s)) for s in both]
+        assert times[0] == times[1], (seed, parts)

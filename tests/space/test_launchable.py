@@ -23,7 +23,7 @@ from solver.export.registry import EXPORTERS
 from solver.search.driver import solve
 from tests.hand_made import uniform_plans
 from tests.oracles.launch import held_twice
-from tests.seeds import few_and_many, one_each
+from tests.seeds import each_of, few_and_many, one_each
 from tests.small_instances import expert_instance, random_instance
 from tests.stage_degrees import unlike_instance
 
@@ -150,23 +150,22 @@ def test_a_plan_is_in_the_space_where_its_exporter_takes_it(
     assert min(sides) > len(seeds)
 
 
-@pytest.mark.parametrize("seeds", few_and_many(range(60), 30))
-def test_every_framework_is_told_what_gpus_split(seeds: Sequence[int]) -> None:
+@each_of(range(60), 30)
+def test_every_framework_is_told_what_gpus_split(seed: int) -> None:
     """Of plans that its exporter takes: nothing where no two GPUs have the same tensors."""
-    for seed in seeds:
-        wide = instance_for("torchtitan", seed)
-        instance = wide.but(search={"target": "any", "sequence_parallel": seed % 2 > 0})
-        for plan in islice(uniform_plans(instance), 20):
-            job = Job(instance, plan)
-            splits = plan.config.zero if held_twice(plan.config) else 0
-            for exporter in EXPORTERS.values():
-                if exporter.faults(job):
-                    continue
-                texts = exporter.files(job)
-                exporter.check(job, texts)
-                if deepspeed.CONFIG in texts:
-                    told = json.loads(texts[deepspeed.CONFIG])["zero_optimization"]["stage"]
-                    assert told == splits or (told == 1 and not held_twice(plan.config))
-                if accelerate.MODULE in texts:
-                    sharding = read_settings(texts[accelerate.MODULE])["SHARDING"]
-                    assert (sharding is not None) == (splits > 0)
+    wide = instance_for("torchtitan", seed)
+    instance = wide.but(search={"target": "any", "sequence_parallel": seed % 2 > 0})
+    for plan in islice(uniform_plans(instance), 20):
+        job = Job(instance, plan)
+        splits = plan.config.zero if held_twice(plan.config) else 0
+        for exporter in EXPORTERS.values():
+            if exporter.faults(job):
+                continue
+            texts = exporter.files(job)
+            exporter.check(job, texts)
+            if deepspeed.CONFIG in texts:
+                told = json.loads(texts[deepspeed.CONFIG])["zero_optimization"]["stage"]
+                assert told == splits or (told == 1 and not held_twice(plan.config))
+            if accelerate.MODULE in texts:
+                sharding = read_settings(texts[accelerate.MODULE])["SHARDING"]
+                assert (sharding is not None) == (splits > 0)

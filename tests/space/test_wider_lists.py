@@ -1,7 +1,7 @@
 """More to choose from is never for the worse, whatever the target, and it runs what is chosen."""
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from math import gcd, inf
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ from tests.best_plans import check_verified
 from tests.conftest import ROOT
 from tests.oracles import launch
 from tests.search.spaces import groups
-from tests.seeds import few_and_many, one_each
+from tests.seeds import each_of, one_each
 from tests.small_instances import expert_instance
 from tests.space.test_launchable import Launcher, exported, instance_for, read_back
 
@@ -67,22 +67,17 @@ def narrowed(instance: Instance, rng: random.Random) -> Iterator[Instance]:
 
 
 @pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize("seeds", few_and_many(range(60), 30))
-def test_wider_lists_have_all_configs_of_narrower_ones(
-    target: Target, seeds: Sequence[int]
-) -> None:
+@each_of(range(60), 30)
+def test_wider_lists_have_all_configs_of_narrower_ones(target: Target, seed: int) -> None:
     """Each of them, or one of the same plans, whose stages may recompute in more ways."""
-    for seed in seeds:
-        wide, rng = launched(target, seed), random.Random(seed)
-        ways: dict[Configuration, list[set[str]]] = {}
-        for config in configs(wide):
-            ways.setdefault(_alike(config), []).append(set(config.recompute))
-        for narrow in narrowed(wide, rng):
-            for config in configs(narrow):
-                listed = [
-                    choice for twin in _twins(config) for choice in ways.get(_alike(twin), [])
-                ]
-                assert any(set(config.recompute) <= choice for choice in listed), (seed, config)
+    wide, rng = launched(target, seed), random.Random(seed)
+    ways: dict[Configuration, list[set[str]]] = {}
+    for config in configs(wide):
+        ways.setdefault(_alike(config), []).append(set(config.recompute))
+    for narrow in narrowed(wide, rng):
+        for config in configs(narrow):
+            listed = [choice for twin in _twins(config) for choice in ways.get(_alike(twin), [])]
+            assert any(set(config.recompute) <= choice for choice in listed), (seed, config)
 
 
 def _twins(config: Configuration) -> Iterator[Configuration]:
@@ -127,22 +122,21 @@ def _optimum(instance: Instance) -> float:
     return inf if result.objective is None else result.objective
 
 
-@pytest.mark.parametrize("seeds", few_and_many(range(60), 30))
-def test_zero_stages_are_those_of_the_rules_written_again(seeds: Sequence[int]) -> None:
+@each_of(range(60), 30)
+def test_zero_stages_are_those_of_the_rules_written_again(seed: int) -> None:
     """Of configurations with experts and sequences shared in all ways, counted GPU by GPU."""
-    for seed in seeds:
-        made = expert_instance(seed)
-        halves = {"optimizer_bytes": 8 if seed % 5 == 0 else 12}
-        biased = {"expert_biases": seed % 3 == 0, "precision": ("bf16", "fp16")[seed % 4 == 3]}
-        made = made.but(workload={**halves, **biased})
-        for config in configs(made.but(search={"target": "any", "zero": (0,)})):
-            assert config.has_copies == launch.held_twice(config)
-            for target in TARGETS:
-                search = {"target": target, "context_method": "ring", "zero": (0, 1, 2, 3)}
-                for stages in ((0, 1, 2, 3), (1, 2), (2, 3), (seed % 4,)):
-                    instance = made.but(search={**search, "zero": stages})
-                    expected = launch.zero_stages(instance, config, target)
-                    assert zero_choices(instance, config) == expected, (seed, target, config)
+    made = expert_instance(seed)
+    halves = {"optimizer_bytes": 8 if seed % 5 == 0 else 12}
+    biased = {"expert_biases": seed % 3 == 0, "precision": ("bf16", "fp16")[seed % 4 == 3]}
+    made = made.but(workload={**halves, **biased})
+    for config in configs(made.but(search={"target": "any", "zero": (0,)})):
+        assert config.has_copies == launch.held_twice(config)
+        for target in TARGETS:
+            search = {"target": target, "context_method": "ring", "zero": (0, 1, 2, 3)}
+            for stages in ((0, 1, 2, 3), (1, 2), (2, 3), (seed % 4,)):
+                instance = made.but(search={**search, "zero": stages})
+                expected = launch.zero_stages(instance, config, target)
+                assert zero_choices(instance, config) == expected, (seed, target, config)
 
 
 @pytest.mark.parametrize(

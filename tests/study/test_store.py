@@ -34,7 +34,7 @@ from solver.study.store import StudyError, made_once, open_study, read_study, st
 from tests.conftest import ROOT
 from tests.recorded import as_recorded
 from tests.resealed import said
-from tests.seeds import few_and_many
+from tests.seeds import each_of, few_and_many
 from tests.small_instances import random_instance
 
 SMALL = load_instance(ROOT / "instances" / "hetero_small.yaml")
@@ -125,32 +125,29 @@ def test_bug_recalled_plans_broke_the_limits_of_today(tmp_path: Path) -> None:
         solved(path, instance.but(search={"micro_batch": (1,)}))
 
 
-@pytest.mark.parametrize("seeds", few_and_many(range(20), 10))
-def test_study_of_any_limits_gives_what_a_fresh_search_gives(
-    seeds: Sequence[int], tmp_path: Path
-) -> None:
+@each_of(range(20), 10)
+def test_study_of_any_limits_gives_what_a_fresh_search_gives(seed: int, tmp_path: Path) -> None:
     """No limits, looser and tighter ones, around the best step time."""
-    for seed in seeds:
-        rng, instance, path = random.Random(seed), random_instance(seed), tmp_path / f"{seed}.db"
-        best_ns = solve(instance).step_time_ns
-        for _ in range(3 if best_ns else 0):
-            limits, longest_s = dict[str, float](), (best_ns or 1) / 1e9
-            if rng.random() < 0.7:
-                limits["max_step_time_s"] = longest_s * rng.choice([0.5, 1, 1.001, 1.3, 2])
-            if rng.random() < 0.4:
-                dearest = longest_s / 3600 * rng.choice([0.5, 1, 2, 5, 20])
-                limits["max_cost_usd_per_step"] = dearest
-            limited = instance.but(limits=limits)
-            gap, limit_s = rng.choice([0.0, 0.0, 0.1]), rng.choice([None, 60.0])
-            kept = solved(path, limited, gap=gap, time_limit_s=limit_s)
-            fresh = solve(limited, SolveOptions(gap=0.0))
-            assert kept.status is fresh.status, seed
-            if gap == 0.0:
-                assert (kept.step_time_ns, kept.bound) == (fresh.step_time_ns, fresh.bound), seed
-            elif kept.bound is not None:
-                assert kept.bound <= (fresh.objective or math.inf), seed
-            longest_s = limits.get("max_step_time_s", math.inf)
-            assert (kept.step_time_ns or 0) <= longest_s * 1e9 * (1 + 1e-12), seed
+    rng, instance, path = random.Random(seed), random_instance(seed), tmp_path / f"{seed}.db"
+    best_ns = solve(instance).step_time_ns
+    for _ in range(3 if best_ns else 0):
+        limits, longest_s = dict[str, float](), (best_ns or 1) / 1e9
+        if rng.random() < 0.7:
+            limits["max_step_time_s"] = longest_s * rng.choice([0.5, 1, 1.001, 1.3, 2])
+        if rng.random() < 0.4:
+            dearest = longest_s / 3600 * rng.choice([0.5, 1, 2, 5, 20])
+            limits["max_cost_usd_per_step"] = dearest
+        limited = instance.but(limits=limits)
+        gap, limit_s = rng.choice([0.0, 0.0, 0.1]), rng.choice([None, 60.0])
+        kept = solved(path, limited, gap=gap, time_limit_s=limit_s)
+        fresh = solve(limited, SolveOptions(gap=0.0))
+        assert kept.status is fresh.status, seed
+        if gap == 0.0:
+            assert (kept.step_time_ns, kept.bound) == (fresh.step_time_ns, fresh.bound), seed
+        elif kept.bound is not None:
+            assert kept.bound <= (fresh.objective or math.inf), seed
+        longest_s = limits.get("max_step_time_s", math.inf)
+        assert (kept.step_time_ns or 0) <= longest_s * 1e9 * (1 + 1e-12), seed
 
 
 # Studies that cannot be used

@@ -5,8 +5,6 @@ from typing import get_args
 from bench.switching import in_order
 from formulations.switching.shards import (
     Kind,
-    Layout,
-    Seat,
     first_gpus,
     layout_of,
     slice_classes,
@@ -29,19 +27,6 @@ def test_layouts_and_slices_are_the_recorded_ones() -> None:
         ]
         figures[name] = [num_gpus, digest(layout), digest(moves)]
     as_recorded("shards", figures)
-
-
-def test_both_copies_of_a_tied_matrix_may_send_it() -> None:
-    """Embedding on GPU 0, head on GPU 1; GPU 2 runs both. Gradients are the embedding's alone."""
-    chain = [layer(kind, 1, 0, 4) for kind in ("embedding", "block", "head")]
-    model = workload(chain, 1, 1, True)
-    before = Layout((Seat((0, 2), 1, (0,)), Seat((2, 3), 1, (1,))))
-    after = Layout((Seat((0, 3), 1, (2,)),))
-    for kind, owners, width in zip(get_args(Kind), ((0, 1), (0,)), (2, 4), strict=True):
-        classes = slice_classes(model, before, after, [kind])
-        pieces = [(one.owners, part) for one in classes for part in one.slices]
-        matrices = [(gpus, part.size_bytes) for gpus, part in pieces if part.what == "vocabulary"]
-        assert matrices == [(owners, 500 * 2000 * width)]
 
 
 def test_bug_units_of_experts() -> None:

@@ -1,7 +1,6 @@
 """The verifier's own exhaustive search, against brute force."""
 
 import random
-from collections.abc import Sequence
 
 import pytest
 
@@ -26,30 +25,28 @@ from tests.random_configs import (
     zoned,
 )
 from tests.recorded import as_recorded, digest
-from tests.seeds import few_and_many
+from tests.seeds import each_of
 
 
 @pytest.mark.parametrize("zones", [False, True])
 @pytest.mark.parametrize("few", [1, module.FEW])
-@pytest.mark.parametrize("seeds", few_and_many(range(80), 9))
+@each_of(range(80), 9)
 def test_claims_up_to_the_optimum_are_proved_and_no_others(
-    seeds: Sequence[int], zones: bool, few: int, monkeypatch: pytest.MonkeyPatch
+    seed: int, zones: bool, few: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Even and uneven, blocking, tied, zones: no plan is faster than the best, and it is found.
 
     Whether plans are tried in bulk, or halves are halved until one plan is left.
     """
     monkeypatch.setattr(module, "FEW", few)
-    for seed in seeds:
-        check_claims(random_tables(seed, zones), random_optimum_ns(seed, zones))
+    check_claims(random_tables(seed, zones), random_optimum_ns(seed, zones))
 
 
 @pytest.mark.parametrize("zones", [False, True])
-@pytest.mark.parametrize("seeds", few_and_many(range(60), 10))
-def test_bug_uneven_shares_of_zb_h1_are_tried(seeds: Sequence[int], zones: bool) -> None:
+@each_of(range(60), 10)
+def test_bug_uneven_shares_of_zb_h1_are_tried(seed: int, zones: bool) -> None:
     """With fewer micro-batches it has another order, and there was no opinion."""
-    for seed in seeds:
-        check_claims(random_tables(seed, zones, "zb-h1"), random_optimum_ns(seed, zones, "zb-h1"))
+    check_claims(random_tables(seed, zones, "zb-h1"), random_optimum_ns(seed, zones, "zb-h1"))
 
 
 def test_bug_fewer_micro_batches_recompute_less() -> None:
@@ -82,12 +79,11 @@ def test_no_opinion_beyond_the_limits(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("schedule", ["gpipe", "1f1b", "zb-h1"])
-@pytest.mark.parametrize("seeds", few_and_many(range(60), 12))
-def test_claims_where_stages_recompute_in_part(seeds: Sequence[int], schedule: str) -> None:
+@each_of(range(60), 12)
+def test_claims_where_stages_recompute_in_part(seed: int, schedule: str) -> None:
     """Where memory decides what is recomputed, a claim 1 ns above the optimum is refuted."""
-    for seed in seeds:
-        tables = cramped_tables(seed, schedule)
-        check_claims(tables, brute_force.optimum_ns(tables))
+    tables = cramped_tables(seed, schedule)
+    check_claims(tables, brute_force.optimum_ns(tables))
 
 
 @pytest.mark.parametrize("schedule", [None, "zb-h1", "interleaved"])

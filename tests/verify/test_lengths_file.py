@@ -18,7 +18,7 @@ from solver.verify.lengths_file import least_ascending_ns
 from tests.mixed_lengths import OTHER_NODE, ascending_tours, least_ns, random_mixed, small
 from tests.recorded import as_recorded
 from tests.resealed import Changes, resealed
-from tests.seeds import few_and_many
+from tests.seeds import each_of
 from tests.verify.forgeries import judged
 
 #: What is said of a problem that was not made of an instance.
@@ -26,21 +26,20 @@ OF_NO_INSTANCE = "what strategies and switches take: the file holds no instance"
 
 
 @pytest.mark.parametrize("rows", ["packed", "padded"])
-@pytest.mark.parametrize("seeds", few_and_many(range(40), 14))
-def test_what_was_chosen_is_proved(seeds: range, rows: Rows) -> None:
+@each_of(range(40), 14)
+def test_what_was_chosen_is_proved(seed: int, rows: Rows) -> None:
     """All figures and the bound, in ascending order as in any; the least time is that of all steps.
 
     But where the problem is from, and what CP-SAT says of any order.
     """
-    for seed in seeds:
-        mixed = random_mixed(seed, rows=rows)
-        least = least_ascending_ns(mixed)
-        assert (least if least < NEVER else None) == least_ns(mixed, ascending_tours(mixed))
-        for order in ("ascending", "free"):
-            found = verify_lengths(build_lengths(choose(mixed, order), "toy"))
-            left = [text for text in found.reservations if not text.endswith("CP-SAT's word")]
-            assert found.ok
-            assert left == [OF_NO_INSTANCE]
+    mixed = random_mixed(seed, rows=rows)
+    least = least_ascending_ns(mixed)
+    assert (least if least < NEVER else None) == least_ns(mixed, ascending_tours(mixed))
+    for order in ("ascending", "free"):
+        found = verify_lengths(build_lengths(choose(mixed, order), "toy"))
+        left = [text for text in found.reservations if not text.endswith("CP-SAT's word")]
+        assert found.ok
+        assert left == [OF_NO_INSTANCE]
 
 
 def test_a_slower_step_is_no_optimum() -> None:

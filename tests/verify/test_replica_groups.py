@@ -20,7 +20,7 @@ from tests import brute_force
 from tests.best_plans import refuted_share
 from tests.random_configs import random_optimum_ns, random_tables, scheduled, unlike_replicas
 from tests.recorded import as_recorded
-from tests.seeds import few_and_many
+from tests.seeds import each_of, few_and_many
 from tests.small_instances import plain_config
 
 ANY_TIME_NS = 1 << 56
@@ -56,44 +56,40 @@ def opinion(tables: CostTables, below_ns: int) -> Outcome | None:
 
 
 @pytest.mark.parametrize("even", [False, True])
-@pytest.mark.parametrize("seeds", few_and_many(range(160), 54))
-def test_claims_up_to_the_optimum_are_proved_and_no_others(
-    seeds: Sequence[int], even: bool
-) -> None:
+@each_of(range(160), 54)
+def test_claims_up_to_the_optimum_are_proved_and_no_others(seed: int, even: bool) -> None:
     """Against all orders, splits and shares; by a plan that fits, with its true step time."""
-    for seed in seeds:
-        tables = unlike_tables(seed, even)
-        best = brute_force.optimum_ns(tables)
-        proved = opinion(tables, ANY_TIME_NS if best is None else best)
-        assert proved is not None, seed
-        assert proved.plan is None, seed
-        if best is None:
-            continue
-        assert not refuted(question(tables, best + 1)), seed
-        for claim in (best + 1, best * 5 // 4):
-            found = opinion(tables, claim)
-            assert found is not None, seed
-            assert found.plan is not None, seed
-            costs = plan_costs(tables.instance, found.plan)
-            assert (costs.memory_bytes <= costs.limit_bytes).all()
-            assert found.step_time_ns == step_time_ns(costs) < claim
+    tables = unlike_tables(seed, even)
+    best = brute_force.optimum_ns(tables)
+    proved = opinion(tables, ANY_TIME_NS if best is None else best)
+    assert proved is not None, seed
+    assert proved.plan is None, seed
+    if best is None:
+        return
+    assert not refuted(question(tables, best + 1)), seed
+    for claim in (best + 1, best * 5 // 4):
+        found = opinion(tables, claim)
+        assert found is not None, seed
+        assert found.plan is not None, seed
+        costs = plan_costs(tables.instance, found.plan)
+        assert (costs.memory_bytes <= costs.limit_bytes).all()
+        assert found.step_time_ns == step_time_ns(costs) < claim
 
 
-@pytest.mark.parametrize("seeds", few_and_many(range(160), 40))
-def test_unlike_shares_of_zb_h1_lane_by_lane(seeds: Sequence[int]) -> None:
+@each_of(range(160), 40)
+def test_unlike_shares_of_zb_h1_lane_by_lane(seed: int) -> None:
     """Fewer micro-batches may take longer: no optimum is refuted, none 0.1 % above it proved."""
-    for seed in seeds:
-        instance = scheduled(unlike_replicas(seed), "zb-h1", seed)
-        (config, *_) = (one for one in configs(instance) if one.zero == seed % 2)
-        tables = build_tables(instance, config)
-        best = brute_force.optimum_ns(tables)
-        if best is None:
-            continue
-        proved = opinion(tables, best)
-        assert proved is None or proved.plan is None, seed
-        found = opinion(tables, best * 1001 // 1000 + 1)
-        assert found is None or found.plan is not None, seed
-        assert not refuted(question(tables, best + 1)), seed
+    instance = scheduled(unlike_replicas(seed), "zb-h1", seed)
+    (config, *_) = (one for one in configs(instance) if one.zero == seed % 2)
+    tables = build_tables(instance, config)
+    best = brute_force.optimum_ns(tables)
+    if best is None:
+        return
+    proved = opinion(tables, best)
+    assert proved is None or proved.plan is None, seed
+    found = opinion(tables, best * 1001 // 1000 + 1)
+    assert found is None or found.plan is not None, seed
+    assert not refuted(question(tables, best + 1)), seed
 
 
 @pytest.mark.parametrize("zones", [False, True])

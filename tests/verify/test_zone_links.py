@@ -19,7 +19,7 @@ from solver.verify.zone_links import keeps_stages_apart, spanning_ns
 from tests import brute_force
 from tests.chain_instances import equal_nodes
 from tests.random_configs import extreme_optimum_ns, extreme_tables
-from tests.seeds import few_and_many, one_each
+from tests.seeds import each_of, one_each
 from tests.small_instances import plain_config
 
 
@@ -44,32 +44,30 @@ def test_the_least_ring_between_zones() -> None:
     assert spanning_ns(prover_of(tables), tables.config) == 80_000 + 2_000_000 + 56
 
 
-@pytest.mark.parametrize("seeds", few_and_many(range(240), 20))
-def test_a_stage_in_two_zones_takes_as_long_as_said(seeds: Sequence[int]) -> None:
+@each_of(range(240), 20)
+def test_a_stage_in_two_zones_takes_as_long_as_said(seed: int) -> None:
     """Every order with one has only splits of at least `spanning_ns`."""
-    for seed in seeds:
-        tables = extreme_tables(seed)
-        if tables.instance.cluster.zone_link is None:
-            continue
-        orders = [order for order in brute_force.all_orders(tables) if spans(tables, order)]
-        best = brute_force.optimum_ns(tables, orders=orders)
-        if best is not None:
-            assert spanning_ns(prover_of(tables), tables.config) <= best, seed
-            assert not keeps_stages_apart(prover_of(tables), tables.config, best + 1), seed
+    tables = extreme_tables(seed)
+    if tables.instance.cluster.zone_link is None:
+        return
+    orders = [order for order in brute_force.all_orders(tables) if spans(tables, order)]
+    best = brute_force.optimum_ns(tables, orders=orders)
+    if best is not None:
+        assert spanning_ns(prover_of(tables), tables.config) <= best, seed
+        assert not keeps_stages_apart(prover_of(tables), tables.config, best + 1), seed
 
 
-@pytest.mark.parametrize("seeds", few_and_many(range(240), 40))
-def test_claims_over_extreme_links_are_proved_up_to_the_optimum(seeds: Sequence[int]) -> None:
+@each_of(range(240), 40)
+def test_claims_over_extreme_links_are_proved_up_to_the_optimum(seed: int) -> None:
     """1 ns above it a claim is refused, by a plan with that step."""
-    for seed in seeds:
-        tables, best = extreme_tables(seed), extreme_optimum_ns(seed)
-        if best is None:
-            continue
-        true, forged = (Claim(0, tables.config, best + more) for more in (0, 1))
-        assert searched(prover_of(tables), true, Clock()).argument is not None, seed
-        found = searched(prover_of(tables), forged, Clock())
-        assert found.plan is not None, seed
-        assert step_time_ns(plan_costs(tables.instance, found.plan)) == best, seed
+    tables, best = extreme_tables(seed), extreme_optimum_ns(seed)
+    if best is None:
+        return
+    true, forged = (Claim(0, tables.config, best + more) for more in (0, 1))
+    assert searched(prover_of(tables), true, Clock()).argument is not None, seed
+    found = searched(prover_of(tables), forged, Clock())
+    assert found.plan is not None, seed
+    assert step_time_ns(plan_costs(tables.instance, found.plan)) == best, seed
 
 
 @pytest.mark.parametrize("dp", one_each([4, 8, 16, 32], 4))
