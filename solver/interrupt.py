@@ -70,6 +70,16 @@ class Deadline:
         """Whether the limit has come."""
         return self.left_s == 0.0
 
+    def part(self, limit_s: float | None) -> "Deadline":
+        """A deadline from now on, which ends with this one at the latest."""
+        limits = [seconds for seconds in (limit_s, self.left_s) if seconds is not None]
+        return Deadline(min(limits, default=None))
+
+    def check(self) -> None:
+        """Raises TimeUp if the limit has come."""
+        if self.over():
+            raise TimeUp
+
 
 class NoTimeError(PlannerError):
     """The time limit was over before there was anything to return."""

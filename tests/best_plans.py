@@ -8,12 +8,13 @@ from formulations.costs.tables import CostTables, build_tables
 from formulations.instance import Instance
 from formulations.plan import Configuration
 from formulations.space import PlanSpace, configs
+from solver.interrupt import Deadline
 from solver.options import SolveOptions
 from solver.plan_figures import build_document
 from solver.result import Result, objective_weight
 from solver.simulate import step_time_ns
 from solver.verify import verify_document
-from solver.verify.bounds import ANY_TIME_NS, Clock, Prover
+from solver.verify.bounds import ANY_TIME_NS, Prover
 from solver.verify.exhaust import exhaust
 from tests.brute_force import optimum_ns
 
@@ -66,13 +67,13 @@ def check_claims(tables: CostTables, best_ns: int | None) -> None:
     """The verifier finds no plan below the best one of a config, and a true one below more."""
     instance, config = tables.instance, tables.config
     prover = Prover(PlanSpace(instance))
-    proved = exhaust(prover, config, ANY_TIME_NS if best_ns is None else best_ns, Clock())
+    proved = exhaust(prover, config, ANY_TIME_NS if best_ns is None else best_ns, Deadline(None))
     assert proved is not None
     assert proved.plan is None
     if best_ns is None:
         return
     for claim in (best_ns + 1, 3 * best_ns):
-        refuted = exhaust(prover, config, claim, Clock())
+        refuted = exhaust(prover, config, claim, Deadline(None))
         assert refuted is not None
         assert refuted.plan is not None
         costs = plan_costs(instance, refuted.plan)

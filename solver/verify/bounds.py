@@ -3,7 +3,6 @@
 Whole numbers throughout, so that no bound is a rounding error too high.
 """
 
-import time
 from collections.abc import Sequence
 from functools import cached_property, lru_cache
 
@@ -23,36 +22,6 @@ from formulations.schedules.registry import SCHEDULES, in_flight, stage_moments
 from formulations.space import PlanSpace
 from formulations.space.configurations import Nodes
 from solver.verify.families import NEVER
-
-
-class TimeUpError(Exception):
-    """A proof was left, or not begun, as it would take too long; nothing follows from it."""
-
-
-class Clock:
-    """Time since it was made, against a limit; a clock may run within another one."""
-
-    def __init__(self, limit_s: float | None = None, outer: "Clock | None" = None) -> None:
-        self.limit_s, self.outer, self.begin = limit_s, outer, time.monotonic()
-
-    @property
-    def left_s(self) -> float | None:
-        """Seconds until its limit, or that of the outer clock; None without one."""
-        limits = [] if self.outer is None else [self.outer.left_s]
-        if self.limit_s is not None:
-            limits.append(max(0.0, self.limit_s - (time.monotonic() - self.begin)))
-        return min((limit_s for limit_s in limits if limit_s is not None), default=None)
-
-    @property
-    def over(self) -> bool:
-        """Whether its limit, or that of the outer clock, is reached."""
-        return self.left_s == 0.0
-
-    def check(self) -> None:
-        """Raises TimeUpError if time is up."""
-        if self.over:
-            raise TimeUpError
-
 
 Array = NDArray[np.int64]
 

@@ -20,7 +20,8 @@ from typing import Literal, TypeVar
 
 from formulations.plan import Configuration, Plan
 from formulations.space.slots import limits_orders
-from solver.verify.bounds import ANY_TIME_NS, Clock, Prover, TimeUpError
+from solver.interrupt import Deadline, TimeUp
+from solver.verify.bounds import ANY_TIME_NS, Prover
 from solver.verify.closed_forms import ClosedForms, refuted
 from solver.verify.exhaust import Outcome, exhaust
 from solver.verify.replica_groups import Lanes, exhaust_lanes
@@ -107,25 +108,25 @@ def quick_verdicts(prover: Prover, claims: Sequence[Claim]) -> list[Verdict]:
 
 def in_turns(
     tasks: Sequence[Task],
-    settle: Callable[[Task, Clock], Answer | None],
+    settle: Callable[[Task, Deadline], Answer | None],
     effort: Effort,
     num_settled: int = 0,
 ) -> Iterator[Answer]:
-    """Answers in no fixed order; None, or TimeUpError, is none.
+    """Answers in no fixed order; None, or TimeUp, is none.
 
     Every task gets a short time first, so that a hard one does not keep the easy ones from their
     turn. num_settled: of those that `effort` is told of, not among these tasks.
     """
-    clock, total = Clock(effort.time_limit_s), num_settled + len(tasks)
+    clock, total = Deadline(effort.time_limit_s), num_settled + len(tasks)
     for limit_s in (FIRST_S, None):
         hard = list[Task]()
         for task in tasks:
             effort.show(total - len(tasks), total)
-            turn = Clock(limit_s, clock)
+            turn = clock.part(limit_s)
             try:
                 turn.check()
                 answer = settle(task, turn)
-            except TimeUpError:
+            except TimeUp:
                 answer = None
             if answer is None:
                 hard.append(task)
@@ -140,14 +141,14 @@ def verdicts(prover: Prover, claims: Sequence[Claim], effort: Effort) -> Iterato
     yield from (verdict for verdict in quick if not verdict.open)
     open_claims = [verdict.claim for verdict in quick if verdict.open]
 
-    def settle(claim: Claim, clock: Clock) -> Verdict | None:
+    def settle(claim: Claim, clock: Deadline) -> Verdict | None:
         verdict = searched(prover.on(claim.config.nodes_used), claim, clock)
         return None if verdict.open else verdict
 
     yield from in_turns(open_claims, settle, effort, len(claims) - len(open_claims))
 
 
-def _exhausted(prover: Prover, claim: Claim, clock: Clock) -> Outcome | None:
+def _exhausted(prover: Prover, claim: Claim, clock: Deadline) -> Outcome | None:
     """Lane by lane, which knows no node orders, or for a single lane by these; None: no opinion."""
     config, below_ns = claim.config, claim.below_ns
     if config.per_stage:
@@ -169,12 +170,12 @@ def _exhausted(prover: Prover, claim: Claim, clock: Clock) -> Outcome | None:
     return next(filter(None, (attempt() for attempt in tries[:: -1 if single else 1])), None)
 
 
-def searched(prover: Prover, claim: Claim, clock: Clock) -> Verdict:
+def searched(prover: Prover, claim: Claim, clock: Deadline) -> Verdict:
     """What the paths of the schedule, and trying plans, say of one claim."""
     try:
         clock.check()
         outcome = _exhausted(prover, claim, clock)
-    except TimeUpError:
+    except TimeUp:
         outcome = None
     if outcome is None:
         return Verdict(claim)

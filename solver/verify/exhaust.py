@@ -24,8 +24,9 @@ from formulations.costs.plan_costs import PlanCosts, plan_costs
 from formulations.plan import Configuration, Plan
 from formulations.schedules.graph import ScheduleGraph, schedule_graph
 from formulations.schedules.registry import SCHEDULES
+from solver.interrupt import Deadline
 from solver.simulate import Times, simulate, step_time_ns
-from solver.verify.bounds import Clock, Prover
+from solver.verify.bounds import Prover
 from solver.verify.families import NEVER
 from solver.verify.orders import OrderGraph
 from solver.verify.path_lengths import Remaining
@@ -182,7 +183,7 @@ def exhaust(
     prover: Prover,
     config: Configuration,
     below_ns: int,
-    clock: Clock,
+    clock: Deadline,
     allowed: Allowed | None = None,
 ) -> Outcome | None:
     """Whether any plan of the configuration has a step time below this; None without an opinion.
@@ -190,7 +191,7 @@ def exhaust(
     There is none with too many node orders. Nor, where fewer micro-batches may take longer (ZB-H1),
     if the most that every replica can have suffice, but the shares dealt out of them are too slow.
 
-    allowed: what such plans may use, if more is known. Raises TimeUpError.
+    allowed: what such plans may use, if more is known. Raises TimeUp.
     """
     apart = config.vpp == 1 and keeps_stages_apart(prover, config, below_ns)
     graph = OrderGraph(prover.tables(config), apart=apart)
@@ -212,7 +213,7 @@ class Trial:
         self.times = PlanTimes(self.prover, self.config, self.graph)
 
     def outcome(self, allowed: Allowed | None = None) -> Outcome:
-        """Whether any plan is below the claim. Raises TimeUpError."""
+        """Whether any plan is below the claim. Raises TimeUp."""
         question, below_ns = self.question, self.below_ns
         remaining = question.remaining(question.everything(below_ns, allowed), below_ns)
         if remaining is not None and self.count(remaining) > FEW:

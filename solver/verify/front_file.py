@@ -25,8 +25,9 @@ from formulations.instance.instance import Counts, Family
 from formulations.space import PlanSpace
 from formulations.units import NANOSECONDS_PER_SECOND, SECONDS_PER_HOUR, seconds
 from solver.front_document import ClusterRecord, FrontDocument, PointDocument, TermsDocument
+from solver.interrupt import Deadline
 from solver.result import longest_step_ns
-from solver.verify.bounds import ANY_TIME_NS, Clock, Prover
+from solver.verify.bounds import ANY_TIME_NS, Prover
 from solver.verify.cascade import Claim, Effort, Verdict
 from solver.verify.findings import NOISE, Findings, Verification, verification
 from solver.verify.log import settle_claims
@@ -44,7 +45,7 @@ def verify_front(document: FrontDocument, effort: Effort | None = None) -> Verif
     Uses no code of models, engines or search. Never raises for a document that could be read.
     """
     asked = effort or Effort()
-    clock = Clock(asked.time_limit_s)
+    clock = Deadline(asked.time_limit_s)
 
     def check(findings: Findings) -> None:
         front = _Front(document, findings)

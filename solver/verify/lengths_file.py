@@ -35,11 +35,11 @@ from formulations.switching.shards import layout_of
 from formulations.switching.switch import port_bound, published_plan, switch_of
 from formulations.units import NANOSECONDS_PER_SECOND, seconds
 from solver.document import PlanDocument
+from solver.interrupt import Deadline, TimeUp
 from solver.lengths_document import LengthsDocument, step_figures
 from solver.plan_figures import plan_of
 from solver.result import Status, Termination, proves, relative_gap
 from solver.switch_document import KINDS
-from solver.verify.bounds import Clock, TimeUpError
 from solver.verify.cascade import Effort
 from solver.verify.findings import Findings, Verification, verification
 from solver.verify.plan_file import verify_document
@@ -60,7 +60,7 @@ def _check(document: LengthsDocument, findings: Findings, effort: Effort) -> Non
     _check_figures(document, findings)
     if effort.prove == "nothing" or findings.problems:
         return
-    clock = Clock(effort.time_limit_s)
+    clock = Deadline(effort.time_limit_s)
     try:
         plans = _check_strategies(document, findings, clock)
         if plans:
@@ -83,7 +83,7 @@ def _check(document: LengthsDocument, findings: Findings, effort: Effort) -> Non
                 " former no step in ascending order is below"
                 f" {100 * seconds(least_ns) / document.step_time_s:.4g} % of this one"
             )
-    except TimeUpError:
+    except TimeUp:
         findings.reserve("what strategies and switches take, and the bound: no time was left")
 
 
@@ -127,9 +127,9 @@ def _check_figures(document: LengthsDocument, findings: Findings) -> None:
 
 
 def _check_strategies(
-    document: LengthsDocument, findings: Findings, clock: Clock
+    document: LengthsDocument, findings: Findings, clock: Deadline
 ) -> list[tuple[Plan, PlanDocument]]:
-    """The problem of the file beside that of its instance. Raises TimeUpError.
+    """The problem of the file beside that of its instance. Raises TimeUp.
 
     Returns the plans of all strategies; none if they were measured, or one is refused.
     """
@@ -228,9 +228,9 @@ def _shortest_switches(
     document: LengthsDocument,
     plans: Sequence[tuple[Plan, PlanDocument]],
     findings: Findings,
-    clock: Clock,
+    clock: Deadline,
 ) -> Switching:
-    """What no switch plan goes below, of every pair. Raises TimeUpError.
+    """What no switch plan goes below, of every pair. Raises TimeUp.
 
     Times in the tables have to be no less, and no more than by the published rule.
     """

@@ -30,7 +30,8 @@ from numpy.typing import NDArray
 
 from formulations.plan import Configuration
 from formulations.units import ceil_div
-from solver.verify.bounds import Clock, Prover, TimeUpError
+from solver.interrupt import Deadline, TimeUp
+from solver.verify.bounds import Prover
 from solver.verify.families import members_of
 from solver.verify.orders import OrderGraph
 from solver.verify.path_lengths import Choices, LaneWays, Remaining
@@ -49,7 +50,7 @@ def question_of(
     prover: Prover,
     config: Configuration,
     graph: OrderGraph | None = None,
-    clock: Clock | None = None,
+    clock: Deadline | None = None,
     below_ns: int | None = None,
 ) -> "Refutation":
     """The question for one configuration, by the graph of all orders or another one.
@@ -60,7 +61,7 @@ def question_of(
     stages = Stages(prover, config, graph)
     if config.vpp > 1 and below_ns is not None:
         stages = ChunkStages(prover, config, graph, below_ns - 1)
-    return Refutation(stages, ceil_div(stages.total, graph.width), clock or Clock())
+    return Refutation(stages, ceil_div(stages.total, graph.width), clock or Deadline(None))
 
 
 @dataclass(frozen=True)
@@ -69,7 +70,7 @@ class Refutation:
 
     stages: Stages
     needed: int
-    clock: Clock
+    clock: Deadline
 
     @property
     def applies(self) -> bool:
@@ -147,7 +148,7 @@ class Refutation:
             parts.append((np.full(len(placed[key][0]), x), *placed[key]))
             total += len(parts[-1][0])
             if total > self.stages.most_choices:
-                raise TimeUpError
+                raise TimeUp
         return Choices(*(np.concatenate(column) for column in zip(*parts, strict=True)))
 
     def allowed(self, remaining: Remaining) -> Allowed:

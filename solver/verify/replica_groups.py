@@ -39,8 +39,9 @@ from formulations.costs.plan_costs import plan_costs
 from formulations.plan import Configuration, Plan
 from formulations.schedules.registry import SCHEDULES
 from formulations.units import ceil_div
+from solver.interrupt import Deadline
 from solver.simulate import step_time_ns
-from solver.verify.bounds import Clock, Prover
+from solver.verify.bounds import Prover
 from solver.verify.exhaust import Outcome, Trial
 from solver.verify.orders import Hosts, LaneGraph, Tally, Used, exact_tally
 from solver.verify.partition import Dealing, Nodes, best_deal, deal
@@ -98,9 +99,9 @@ class Lanes:
     """The question whether any plan of one configuration has a step below this."""
 
     def __init__(
-        self, prover: Prover, config: Configuration, below_ns: int, clock: Clock | None = None
+        self, prover: Prover, config: Configuration, below_ns: int, clock: Deadline | None = None
     ) -> None:
-        self.prover, self.config, self.clock = prover, config, clock or Clock()
+        self.prover, self.config, self.clock = prover, config, clock or Deadline(None)
         self.below_ns = below_ns
         self.apart = keeps_stages_apart(prover, config, below_ns)
         self.tables = prover.tables(config)
@@ -233,7 +234,7 @@ class _Way:
 def exhaust_lanes(lanes: Lanes, everything: LanesLeft) -> Outcome | None:
     """Whether any plan of the configuration is below the claim; None without an opinion.
 
-    Raises TimeUpError.
+    Raises TimeUp.
     """
     if not lanes.alike:
         return None

@@ -41,7 +41,8 @@ from formulations.schedules.registry import in_flight
 from formulations.space import PlanSpace
 from formulations.space.slots import may_follow, slot_degrees
 from formulations.units import ceil_div
-from solver.verify.bounds import Clock, Prover
+from solver.interrupt import Deadline
+from solver.verify.bounds import Prover
 from solver.verify.closed_forms import passes_left
 from solver.verify.exhaust import Outcome, Trial
 from solver.verify.findings import NOISE
@@ -282,7 +283,7 @@ class StageWork:
 class StageTrial(Trial):
     """The plans of such a configuration against one claim; its graph is by place."""
 
-    def __init__(self, prover: Prover, graph: StageGraph, below_ns: int, clock: Clock) -> None:
+    def __init__(self, prover: Prover, graph: StageGraph, below_ns: int, clock: Deadline) -> None:
         even = graph.instance.search.model_copy(update={"micro_batches": "even"})
         instance = graph.instance.model_copy(update={"search": even})
         stages = Stages(Prover(PlanSpace(instance)), graph.config, graph)
@@ -299,11 +300,11 @@ class StageTrial(Trial):
 
 
 def exhaust_stages(
-    prover: Prover, config: Configuration, below_ns: int, clock: Clock
+    prover: Prover, config: Configuration, below_ns: int, clock: Deadline
 ) -> Outcome | None:
     """Whether any plan has a step time below this; None if there are too many ways to place it.
 
-    Raises TimeUpError.
+    Raises TimeUp.
     """
     graph = StageGraph(prover.instance, config, places_of(prover.space, config))
     if graph.steps is None:

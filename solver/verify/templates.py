@@ -34,8 +34,9 @@ from formulations.space import PlanSpace
 from formulations.space.configurations import pipeline_strategies
 from formulations.units import NANOSECONDS_PER_SECOND, seconds
 from solver.fleet_document import FleetDocument, TemplateBound
+from solver.interrupt import Deadline, TimeUp
 from solver.simulate import Times, pipeline_step_ns
-from solver.verify.bounds import Clock, Prover, TimeUpError
+from solver.verify.bounds import Prover
 from solver.verify.cascade import Effort, in_turns
 from solver.verify.exhaust import Plans, PlanTimes, Trial
 from solver.verify.findings import Findings
@@ -188,7 +189,7 @@ class TemplateTimes(PlanTimes):
 class TemplateTrial(Trial):
     """The pipelines of one configuration against one claim."""
 
-    def __init__(self, graph: TemplateGraph, below_ns: int, clock: Clock) -> None:
+    def __init__(self, graph: TemplateGraph, below_ns: int, clock: Deadline) -> None:
         self.stage_graph = graph
         stages = TemplateStages(Prover(PlanSpace(graph.instance)), graph.config, graph)
         super().__init__(Refutation(stages, stages.total, clock), below_ns)
@@ -206,10 +207,10 @@ class TemplateTrial(Trial):
 Faster = tuple[Design, int]  #: a pipeline, and its step in ns
 
 
-def faster_template(space: PipelineSpace, below_ns: int, clock: Clock) -> Faster | None:
+def faster_template(space: PipelineSpace, below_ns: int, clock: Deadline) -> Faster | None:
     """A pipeline with a step below this, ns, and its step; None if there is none.
 
-    Raises TimeUpError, also where there are too many pipelines.
+    Raises TimeUp, also where there are too many pipelines.
     """
     for strategy in pipeline_strategies(space.instance, space.micro_batch):
         for config in space.configs(strategy):
@@ -217,7 +218,7 @@ def faster_template(space: PipelineSpace, below_ns: int, clock: Clock) -> Faster
             graph = TemplateGraph(space, strategy, config)
             m = space.micro_batches
             if graph.steps is None or not can_be_simulated(config.pp, m, m):
-                raise TimeUpError
+                raise TimeUp
             if not graph.steps:
                 continue
             outcome = TemplateTrial(graph, below_ns, clock).outcome()
@@ -270,7 +271,7 @@ def prove_claims(document: FleetDocument, effort: Effort, findings: Findings) ->
     claims, instance, bounds = document.templates, document.instance, _claims(document)
     asked = [(n, claims.split) for n in range(len(bounds))] if claims is not None else []
 
-    def settle(task: tuple[int, NodeSplit], clock: Clock) -> tuple[int, Faster | None]:
+    def settle(task: tuple[int, NodeSplit], clock: Deadline) -> tuple[int, Faster | None]:
         n, split = task
         claim, design = bounds[n], document.designs[bounds[n].design]
         counts = design.template.counts(len(instance.cluster.groups))

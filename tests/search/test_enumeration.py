@@ -23,7 +23,7 @@ from solver.export.job import Job
 from solver.export.registry import EXPORTERS
 from solver.graph.problem import Intervals
 from solver.heuristics.time_tables import TimeTables
-from solver.interrupt import after
+from solver.interrupt import Deadline, after
 from solver.options import SolveOptions
 from solver.plan_figures import build_document
 from solver.search import enumeration as module
@@ -32,7 +32,7 @@ from solver.search.driver import solve
 from solver.search.enumeration import enumerate_config, lacks_memory
 from solver.simulate import step_time_ns
 from solver.verify import verify_document
-from solver.verify.bounds import Clock, Prover
+from solver.verify.bounds import Prover
 from solver.verify.stage_degrees import StageWork, exhaust_stages
 from tests import brute_force
 from tests.best_plans import check_claims
@@ -223,8 +223,8 @@ def test_search_equals_brute_force(seed: int, make: Callable[[int], Instance]) -
             job = Job(instance, found.plan)
             assert not list(EXPORTERS["flagscale"].faults(job)), (seed, config)
             flagscale.check(job, flagscale.files(job))
-        below = exhaust_stages(prover, config, best, Clock())
-        above = exhaust_stages(prover, config, best + 1, Clock())
+        below = exhaust_stages(prover, config, best, Deadline(None))
+        above = exhaust_stages(prover, config, best + 1, Deadline(None))
         assert below is not None, (seed, config)
         assert above is not None, (seed, config)
         assert (below.plan, above.step_time_ns) == (None, best), (seed, config)

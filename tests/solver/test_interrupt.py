@@ -5,7 +5,7 @@ import signal
 
 import pytest
 
-from solver.interrupt import TimeUp, held_back, time_up_after
+from solver.interrupt import Deadline, TimeUp, held_back, time_up_after
 
 
 def test_ctrl_c_held_back_comes_afterwards() -> None:
@@ -44,3 +44,13 @@ def test_an_earlier_limit_around_another_one_counts() -> None:
 
     with pytest.raises(TimeUp), time_up_after(0.01):
         inside()
+
+
+def test_a_deadline_within_another_ends_with_it() -> None:
+    """Time that is left is that of both, the shorter; none is left of 0 s."""
+    assert Deadline(None).part(None).left_s is None
+    assert 0 < (Deadline(60.0).part(3600.0).left_s or 0) <= 60.0
+    for late in (Deadline(0.0).part(60.0), Deadline(None).part(0.0)):
+        with pytest.raises(TimeUp):
+            late.check()
+    Deadline(60.0).part(None).check()

@@ -8,7 +8,7 @@ from formulations.costs.tables import CostTables, build_tables
 from formulations.instance import Instance
 from formulations.space import PlanSpace, configs
 from formulations.units import GIB
-from solver.verify.bounds import Clock, Prover, TimeUpError
+from solver.verify.bounds import Prover
 from tests import brute_force
 from tests.best_plans import all_tables
 from tests.certified_cases import instance
@@ -70,13 +70,3 @@ def test_what_has_no_room_is_recomputed() -> None:
     cramped = cramped_instance(9)[0]
     prover, config = Prover(PlanSpace(cramped)), next(iter(configs(cramped)))
     assert (prover.backward_ns(config, 0, 9) > prover.stage_times(config)[1]).any()
-
-
-def test_a_clock_within_another_ends_with_it() -> None:
-    """Time that is left is that of both, the shorter; none is left of 0 s."""
-    assert Clock().left_s is None
-    assert not Clock(None, Clock(60.0)).over
-    assert (Clock(3600.0, Clock(60.0)).left_s or 0) <= 60.0
-    assert Clock(60.0, Clock(0.0)).over
-    with pytest.raises(TimeUpError):
-        Clock(None, Clock(0.0)).check()

@@ -13,11 +13,12 @@ from formulations.instance import Link
 from formulations.instance.load import load_family
 from formulations.space import PlanSpace, configs
 from solver.document import PlanDocument
+from solver.interrupt import Deadline
 from solver.options import SolveOptions
 from solver.plan_figures import build_document
 from solver.result import Proof, Reason, SearchLog
 from solver.verify import Effort, cascade, orders, verify_document
-from solver.verify.bounds import ANY_TIME_NS, Clock, Prover
+from solver.verify.bounds import ANY_TIME_NS, Prover
 from tests import brute_force
 from tests.certified_cases import CASES, solved_document
 from tests.hand_made import result_of, uniform_plans
@@ -142,7 +143,7 @@ def test_bug_nodes_of_a_single_lane_were_dealt_out(monkeypatch: pytest.MonkeyPat
     )
     monkeypatch.setattr(cascade, "exhaust_lanes", None)
     claim = cascade.Claim(0, config, 710_671_452)  # 0.1 % below the best plan of the cluster
-    assert cascade.searched(prover, claim, Clock()).argument == "trial"
+    assert cascade.searched(prover, claim, Deadline(None)).argument == "trial"
 
 
 def test_bug_links_that_take_years_stood_for_a_lack_of_memory() -> None:

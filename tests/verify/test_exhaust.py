@@ -7,9 +7,10 @@ import pytest
 from formulations.costs.tables import build_tables
 from formulations.instance.search import ScheduleName
 from formulations.space import PlanSpace
+from solver.interrupt import Deadline, TimeUp
 from solver.verify import exhaust as module
 from solver.verify import orders
-from solver.verify.bounds import Clock, Prover, TimeUpError
+from solver.verify.bounds import Prover
 from solver.verify.exhaust import exhaust
 from tests import brute_force
 from tests.best_plans import check_claims
@@ -72,10 +73,10 @@ def test_no_opinion_beyond_the_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without time not even what is plain; nor without a graph of all orders."""
     tables = measured_chain(FAST)
     prover = Prover(PlanSpace(tables.instance))
-    with pytest.raises(TimeUpError):
-        exhaust(prover, tables.config, 1, Clock(0.0))
+    with pytest.raises(TimeUp):
+        exhaust(prover, tables.config, 1, Deadline(0.0))
     monkeypatch.setattr(orders, "MOST_STEPS", 0)
-    assert exhaust(prover, tables.config, 1, Clock()) is None
+    assert exhaust(prover, tables.config, 1, Deadline(None)) is None
 
 
 @pytest.mark.parametrize("schedule", ["gpipe", "1f1b", "zb-h1"])
@@ -97,7 +98,7 @@ def test_outcomes_are_as_recorded(schedule: ScheduleName | None) -> None:
         )
         told, prover = list[object](), Prover(PlanSpace(tables.instance))
         for claim in (best, best + 1, best * 11 // 10) if best else ():
-            outcome = exhaust(prover, tables.config, claim, Clock())
+            outcome = exhaust(prover, tables.config, claim, Deadline(None))
             assert outcome is not None
             told += [outcome.tried, outcome.step_time_ns, digest(outcome.plan)]
         figures[f"seed {seed}, {schedule}"] = told

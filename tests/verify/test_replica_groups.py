@@ -10,9 +10,10 @@ from formulations.costs.plan_costs import plan_costs
 from formulations.costs.tables import CostTables, build_tables
 from formulations.instance.load import load_instance
 from formulations.space import PlanSpace, configs
+from solver.interrupt import Deadline, TimeUp
 from solver.simulate import step_time_ns
 from solver.verify import orders, partition, replica_groups
-from solver.verify.bounds import Clock, Prover, TimeUpError
+from solver.verify.bounds import Prover
 from solver.verify.exhaust import Outcome
 from solver.verify.refutation import question_of
 from solver.verify.replica_groups import Lanes, exhaust_lanes
@@ -128,8 +129,8 @@ def test_no_opinion_beyond_the_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     best = brute_force.optimum_ns(tables)
     assert best is not None
     assert refuted(question(tables, best // 2))  # by bounds alone
-    late = Lanes(Prover(PlanSpace(tables.instance)), tables.config, best, Clock(0.0))
-    with pytest.raises(TimeUpError):
+    late = Lanes(Prover(PlanSpace(tables.instance)), tables.config, best, Deadline(0.0))
+    with pytest.raises(TimeUp):
         late.everything()
     with monkeypatch.context() as limited:
         limited.setattr(replica_groups, "MOST_PATHS", 0)

@@ -4,8 +4,9 @@ import pytest
 
 from formulations.costs.plan_costs import plan_costs
 from formulations.space import PlanSpace, configs
+from solver.interrupt import Deadline
 from solver.simulate import step_time_ns
-from solver.verify.bounds import Clock, Prover
+from solver.verify.bounds import Prover
 from solver.verify.stage_degrees import StageGraph, StageWork, exhaust_stages, places_of
 from tests.recorded import as_recorded, digest, summary
 from tests.seeds import one_each
@@ -23,8 +24,8 @@ def test_bounds_and_trials_of_small_configs(seed: int) -> None:
         if best is None:
             continue
         assert StageWork(prover).bound_ns(config) <= best
-        below = exhaust_stages(prover, config, best, Clock())
-        above = exhaust_stages(prover, config, best + 1, Clock())
+        below = exhaust_stages(prover, config, best, Deadline(None))
+        above = exhaust_stages(prover, config, best + 1, Deadline(None))
         assert below is not None
         assert below.plan is None
         assert above is not None

@@ -4,8 +4,9 @@ import pytest
 
 from formulations.costs.tables import CostTables, build_tables
 from formulations.space import PlanSpace, configs
+from solver.interrupt import Deadline, TimeUp
 from solver.verify import exhaust as module
-from solver.verify.bounds import ANY_TIME_NS, Clock, Prover, TimeUpError
+from solver.verify.bounds import ANY_TIME_NS, Prover
 from solver.verify.exhaust import exhaust
 from solver.verify.orders import OrderGraph
 from solver.verify.refutation import question_of
@@ -58,8 +59,8 @@ def test_too_many_ways_are_no_question() -> None:
     tables = random_tables(2, schedule="interleaved")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ChunkStages, "most_choices", 1)
-        with pytest.raises(TimeUpError):
-            exhaust(Prover(PlanSpace(tables.instance)), tables.config, ANY_TIME_NS, Clock())
+        with pytest.raises(TimeUp):
+            exhaust(Prover(PlanSpace(tables.instance)), tables.config, ANY_TIME_NS, Deadline(None))
 
 
 def test_bug_runs_of_layers_that_no_chunk_may_have_took_no_time() -> None:

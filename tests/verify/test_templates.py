@@ -12,9 +12,9 @@ from solver.fleets.fleet import next_fleet, start_fleet
 from solver.fleets.recovery import Horizon
 from solver.fleets.template_document import templates_document
 from solver.graph.gpu_graph import Counts
+from solver.interrupt import Deadline
 from solver.templates.generate import TemplateGenerator, TemplateOptions
 from solver.verify import Effort, verify_fleet
-from solver.verify.bounds import Clock
 from solver.verify.templates import PipelineSpace, faster_template
 from tests.recorded import as_recorded
 from tests.seeds import one_each
@@ -37,9 +37,9 @@ def check_every_mix(instance: Instance, split: NodeSplit) -> None:
             best[mix] = min(value, best.get(mix, value))
         for mix in generator.mixes.of(nodes):
             space = PipelineSpace(instance, split, mix, 1, m)
-            assert faster_template(space, best.get(mix, LONG_NS), Clock()) is None
+            assert faster_template(space, best.get(mix, LONG_NS), Deadline(None)) is None
             if mix in best:
-                faster = faster_template(space, best[mix] + 1, Clock())
+                faster = faster_template(space, best[mix] + 1, Deadline(None))
                 assert faster is not None
                 assert faster[1] == best[mix]
 

@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 from formulations.costs.tables import CostTables, build_tables
 from formulations.instance.load import load_instance
 from formulations.space import PlanSpace, configs
+from solver.interrupt import Deadline
 from solver.verify import windows
-from solver.verify.bounds import Clock, Prover
+from solver.verify.bounds import Prover
 from solver.verify.cascade import Claim, searched
 from solver.verify.path_lengths import Remaining
 from solver.verify.refutation import Refutation, question_of
@@ -111,4 +112,4 @@ def test_bug_a_claim_of_32_nodes_was_left_to_trying_plans() -> None:
     )
     claim = Claim(0, config, below_ns=14_310_584_266)  # 0.1 % below the best plan
     prover = Prover(PlanSpace(instance)).on(config.nodes_used)
-    assert searched(prover, claim, Clock(None)).argument == "paths"
+    assert searched(prover, claim, Deadline(None)).argument == "paths"

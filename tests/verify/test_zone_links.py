@@ -12,8 +12,9 @@ from formulations.instance import ZoneLink
 from formulations.instance.load import load_instance
 from formulations.space import PlanSpace
 from formulations.space.configurations import recompute_ways
+from solver.interrupt import Deadline
 from solver.simulate import step_time_ns
-from solver.verify.bounds import Clock, Prover
+from solver.verify.bounds import Prover
 from solver.verify.cascade import Claim, searched
 from solver.verify.zone_links import keeps_stages_apart, spanning_ns
 from tests import brute_force
@@ -64,8 +65,8 @@ def test_claims_over_extreme_links_are_proved_up_to_the_optimum(seed: int) -> No
     if best is None:
         return
     true, forged = (Claim(0, tables.config, best + more) for more in (0, 1))
-    assert searched(prover_of(tables), true, Clock()).argument is not None, seed
-    found = searched(prover_of(tables), forged, Clock())
+    assert searched(prover_of(tables), true, Deadline(None)).argument is not None, seed
+    found = searched(prover_of(tables), forged, Deadline(None))
     assert found.plan is not None, seed
     assert step_time_ns(plan_costs(tables.instance, found.plan)) == best, seed
 
@@ -79,4 +80,4 @@ def test_zones_that_stages_do_not_span(dp: int) -> None:
     [again] = recompute_ways(prover.instance, 0)
     config = plain_config((2, 24, 3), dp=dp, pp=64 // dp, micro_batch=2, recompute=again, zero=1)
     assert keeps_stages_apart(prover, config, best_ns)
-    assert searched(prover, Claim(0, config, best_ns), Clock()).argument is not None
+    assert searched(prover, Claim(0, config, best_ns), Deadline(None)).argument is not None
