@@ -31,26 +31,15 @@ LEAST_STAGES = 2
 
 
 class PlaceColumns:
-    """Times of stages by column: one per place and one for empty stages, more where it recomputes.
+    """Times of stages by column: one per place, and more where a stage recomputes there.
 
     place: of every column. backward: [n, n] each.
     """
 
     def __init__(self, places: Places) -> None:
-        self.places, self.empty = places, len(places.gpus)
-        size = places.num_layers + 1
-        self.backward = [*places.backward, np.zeros((size, size), dtype=np.int64)]
-        self.place = [*range(self.empty + 1)]
-        nothing = np.zeros((size, size), dtype=np.bool_)
-        nothing[0, 0] = True
-        self.nothing = nothing
+        self.places, self.backward = places, [*places.backward]
+        self.place = [*range(len(places.gpus))]
         self._known = dict[tuple[int, int], tuple[int, Mask]]()
-
-    @property
-    def forward(self) -> Array:
-        """[n, n] each, of the columns up to now."""
-        none = np.zeros((1, *self.places.forward.shape[1:]), dtype=np.int64)
-        return np.concatenate([self.places.forward, none])[self.place]
 
     def of(self, place: int, in_flight: int) -> tuple[int, Mask]:
         """Column of stages at a place that hold so many micro-batches, and [n, n] their layers."""
@@ -104,11 +93,13 @@ class Pipelines:
 
     @cached_property
     def _choices(self) -> list[list[_Choice]]:
-        """Per stage, arc by arc."""
+        """Per stage, arc by arc; empty ones take the first column, no time and no layers."""
         places, columns, choices = self.graph.places, self._columns, list[list[_Choice]]()
+        nothing = np.zeros(places.forward.shape[1:], dtype=np.bool_)
+        nothing[0, 0] = True
         for k, arcs in enumerate(self.arcs):
             in_flight = places.held(len(self.arcs), k, self.micro_batches)
-            runs = {columns.empty: (columns.empty, {0: columns.nothing})}
+            runs: dict[int | None, tuple[int, dict[int, Mask]]] = {None: (0, {0: nothing})}
             for place in dict.fromkeys(arc.what.place for arc in arcs if arc.what):
                 column, allowed = columns.of(place, in_flight)
                 runs[place] = column, self._by_message(k, allowed)
@@ -116,7 +107,7 @@ class Pipelines:
                 [
                     _Choice(arc, column, message, allowed)
                     for arc in arcs
-                    for column, masks in [runs[arc.what.place if arc.what else columns.empty]]
+                    for column, masks in [runs[arc.what and arc.what.place]]
                     for message, allowed in masks.items()
                 ]
             )
@@ -127,23 +118,22 @@ class Pipelines:
         """The problem; no stages if there is no pipeline."""
         places = self.graph.places
         stages = tuple(self._stage(k, choices) for k, choices in enumerate(self._choices))
-        nothing = np.zeros((1, *places.forward.shape[1:]), dtype=np.int64)
         return SplitProblem(
             schedule=places.schedule,
             blocking=places.blocking,
             tied=places.tied,
             stages=stages,
             micro_batches=(self.micro_batches,),
-            forward=self._columns.forward,
+            forward=places.forward[self._columns.place],
             backward=np.stack(self._columns.backward),
-            sync=np.concatenate([self._sync(), nothing]),
-            finish=np.concatenate([places.finish, nothing]),
+            sync=self._sync(),
+            finish=places.finish,
         )
 
     def _stage(self, k: int, choices: list[_Choice]) -> Arcs:
         places = self.graph.places
         steps = [choice.arc.what for choice in choices]
-        place = [len(places.gpus) if step is None else step.place for step in steps]
+        place = [0 if step is None else step.place for step in steps]
         last = k + 1 == len(self.arcs)
         ends = [step is not None and (last or step.before.place is None) for step in steps]
         sends = np.array([self._sends(c.arc.what, c.message) for c in choices], dtype=np.int64)
@@ -155,7 +145,7 @@ class Pipelines:
             send=sends[:, :1],
             send_back=sends[:, 1:],
             tail=np.array(place),
-            embedding=np.append(places.embedding[between], 0)[place] * ends,
+            embedding=places.embedding[between][place] * ends,
             allowed=tuple(choice.allowed for choice in choices),
             begins=((),) * len(choices),
         )
