@@ -16,7 +16,7 @@ from solver.files import HETPLAN_VERSION
 from solver.heuristics.time_tables import TimeTables
 from solver.interrupt import Stop
 from solver.search.fathoming import Closer
-from solver.search.worker_pool import Asked, Reply, Round, warn_of_loss
+from solver.search.speculation import Asked, Reply, Round, warn_of_loss
 
 #: A worker hands over what it has after so many seconds.
 BATCH_S = 0.5

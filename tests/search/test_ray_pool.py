@@ -21,7 +21,7 @@ from solver.search.driver import solve
 from solver.search.enumeration import enumerate_config
 from solver.search.plan_search import PlanSearch
 from solver.search.ray_pool import RayCrew
-from solver.search.worker_pool import Asked, Reply
+from solver.search.speculation import Asked, Reply
 from tests.resealed import said
 from tests.small_instances import random_instance
 
