@@ -15,8 +15,8 @@ from solver.enumeration.engine import deepened, even_plan, solve_split
 from solver.enumeration.enumerate import below
 from solver.graph.placements import fixed_order, replica_classes
 from solver.graph.problem import Intervals
-from solver.heuristics.blocks import with_blocks
 from solver.heuristics.config_search import ConfigSearch, State
+from solver.heuristics.stage_orders import with_stage_orders
 from solver.heuristics.trial import PathPool
 from solver.interrupt import Stop
 
@@ -77,7 +77,7 @@ class ByRelaxation:
 
         for better in search.improvements(state, Random(0), PATIENCE, stop):
             state = better
-        state = with_blocks(search, state, Random(0), stop)
+        state = with_stage_orders(search, state, Random(0), stop)
         if state.step_time_ns < self.best:
             self.best = state.step_time_ns
             self.plan = even_plan(tables, state.order, np.array(state.split))
