@@ -8,7 +8,7 @@ from formulations.costs.tables import build_tables
 from formulations.instance.search import ScheduleName
 from solver.heuristics.config_search import LONGEST_NS, ConfigSearch, State
 from solver.heuristics.trial import PathPool
-from tests.heuristics.test_blocks import random_tables as wide_tables
+from tests.heuristics.test_stage_orders import random_tables as wide_tables
 from tests.random_configs import WITH_NEW, random_optimum_ns, random_tables
 from tests.recorded import as_recorded
 
