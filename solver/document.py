@@ -156,6 +156,13 @@ class ErrorDocument(Record):
     evidence: tuple[Text, ...]  #: what was measured near its layers, by GPU type; or its steps
 
 
+class MarginDocument(Record):
+    """The share of a GPU's memory that plans leave free, and the measured peaks it rests on."""
+
+    share: Annotated[float, Field(ge=0, le=1)]
+    evidence: tuple[Text, ...]
+
+
 class PlanDocument(Envelope):
     """Everything that `verify` and `show` need; see the module's text."""
 
@@ -164,7 +171,7 @@ class PlanDocument(Envelope):
     #: The log of the proof: a record for each of what may be thousands of configurations.
     proof = {"closed_configs": True}  # noqa: RUF012
 
-    schema_version: Literal[12] = 12
+    schema_version: Literal[13] = 13
     status: Status
     termination: Termination
     method: Name
@@ -190,6 +197,7 @@ class PlanDocument(Envelope):
     evidence: tuple[GpuEvidence, ...]  #: of the GPU types used
     time_sources: tuple[Name, ...]  #: measured, interpolated, scaled, analytic
     expected_error: ErrorDocument | None  #: None where no error is known
+    memory_margin: MarginDocument | None
     config: Configuration | None
     node_order: tuple[Name, ...]
     idle_nodes: tuple[Name, ...]

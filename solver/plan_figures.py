@@ -17,11 +17,12 @@ from formulations.costs.plan_costs import (
 from formulations.costs.renting import checkpoint_every_s, terms_of
 from formulations.errors import PlanError
 from formulations.instance import Instance
-from formulations.instance.instance import gpu_evidence
+from formulations.instance.instance import gpu_evidence, margin_evidence
 from formulations.plan import Configuration, Plan, num_gpus
 from formulations.units import SECONDS_PER_HOUR, seconds
 from solver.document import (
     ErrorDocument,
+    MarginDocument,
     MemoryDocument,
     PlanDocument,
     RentingDocument,
@@ -50,6 +51,7 @@ NO_FIGURES: dict[str, Any] = {
     **dict.fromkeys(
         ("expected_error", "throughput_sequences_per_s", "model_flop_per_s_per_gpu", "mfu")
     ),
+    "memory_margin": None,
     **dict.fromkeys(("price_usd_per_hour", "cost_usd_per_step", "training_cost_usd")),
     **dict.fromkeys(("evidence", "time_sources", "node_order", "idle_nodes", "replicas"), ()),
 }
@@ -91,6 +93,10 @@ def plan_figures(
     return {
         "step_time_s": step_time_s,
         "expected_error": error and ErrorDocument(bar=round(error[0], 4), evidence=error[1]),
+        "memory_margin": MarginDocument(
+            share=instance.limits.memory_headroom,
+            evidence=margin_evidence(instance, config.nodes_used),
+        ),
         "config": config,
         "critical_path": StepDocument(
             **{name: seconds(parts[name]) for name in StepDocument.model_fields}

@@ -51,7 +51,8 @@ class WorkloadFile(Section):
     fp16, bf16 and fp8 in plans whose GPUs are all Ampere or later."""
     fused_cross_entropy: bool = False
     """Is the loss one kernel that keeps logits in 16 bit? Megatron-LM's
-    --cross-entropy-loss-fusion; else they are kept in 32 bit."""
+    --cross-entropy-loss-fusion, which other frameworks do not have; else they are kept in 32
+    bit."""
 
 
 T = TypeVar("T")

@@ -104,6 +104,7 @@ class Launcher:
             "layers": chain_of(workload),
             "num_nextn_predict_layers": workload.mtp_layers,
             "precision": workload.precision,
+            "fused_cross_entropy": str(workload.fused_cross_entropy).lower(),
             "gradient_precision": "fp32" if workload.gradient_bytes == 4 else "16 bit",
         }
         for name, value in trained.items():

@@ -15,7 +15,7 @@ from solver.report.critical import summary
 from solver.report.layout import Grid, Labelled, Lines, spaced, table_of
 from solver.report.naming import degrees_line, one_line
 from solver.report.quantities import counted, money, percent, significant, size_text, time_text
-from solver.report.stages import alike, all_stages, memory_table, placed, stage_table
+from solver.report.stages import alike, all_stages, memory_table, placed, stage_table, tightest
 from solver.report.text import batches_text, config_text, figures, heading_lines
 from solver.result import Result, Status
 from solver.simulate import Step
@@ -265,7 +265,11 @@ def explanation(
         "changes, each solved again from this plan where it stays possible;\n"
         f"saved: {what} per sequence against it, as proved"
     )
-    labels = [*summary(document, step), *calibration_lines(document)]
+    labels = [
+        *summary(document, step),
+        ("memory", tightest(document)),
+        *calibration_lines(document),
+    ]
     return [Labelled(labels), "", note, _changes(by_gain, gain_text)]
 
 

@@ -6,14 +6,12 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from formulations.costs.transfers import neighbours
-from formulations.instance.instance import MEMORY_MODEL_ERROR
 from formulations.instance.machines import NOT_STATED
 from solver.document import MemoryDocument, PlanDocument, StageDocument
 from solver.report.layout import Grid, Lines, table_of
 from solver.report.naming import layers_text
 from solver.report.quantities import (
     node_ranges,
-    percent,
     ranges,
     significant,
     size_text,
@@ -187,19 +185,17 @@ def placement_table(document: PlanDocument) -> Grid:
 
 
 def tightest(document: PlanDocument) -> str:
-    """The GPU with the least free memory, in words."""
+    """The GPU with the least free memory, in words, and the margin that is not counted as free."""
     stages = [(k, stage) for replica in document.replicas for k, stage in enumerate(replica.stages)]
     k, stage = min(
         stages, key=lambda row: (row[1].memory_limit_bytes - row[1].memory_bytes, row[0])
     )
-    limit = stage.memory_limit_bytes
-    keep = 1 - document.instance.limits.memory_headroom
-    close = stage.memory_bytes > limit / keep * (1 - MEMORY_MODEL_ERROR)
-    error = f"; within {percent(MEMORY_MODEL_ERROR)} of the GPU's, the error of the memory model"
+    limit, margin = stage.memory_limit_bytes, document.memory_margin
+    kept = f"; margin {100 * margin.share:.2g} % ({'; '.join(margin.evidence)})" if margin else ""
     return (
         f"tightest on stage {k}, {stage.node} ({stage.gpu_type}): "
         f"{size_text(stage.memory_bytes, limit)} used of {size_text(limit)}, "
-        f"{size_text(limit - stage.memory_bytes, limit)} free" + error * close
+        f"{size_text(limit - stage.memory_bytes, limit)} free{kept}"
     )
 
 

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from bench.memory import MemoryRow, estimated, measured
+from formulations.instance.instance import MARGIN_OF_MEASURED_PEAKS, MEASURED_PEAKS
 
 
 def rows_of(rows: list[MemoryRow], source: str) -> list[MemoryRow]:
@@ -29,3 +30,9 @@ def test_measured_memory(reference: Path) -> None:
     assert len(rows) == 22
     assert max(abs(row.error) for row in rows) <= 0.01
     assert max(abs(row.other_error) for row in rows if row.other_error is not None) <= 0.014
+    # What a plan says of them, and the margin: no peak is above what a plan that fits may need
+    ends = min(row.error for row in rows), max(row.error for row in rows)
+    text = f"peaks measured on B200: {100 * ends[0]:+.1f} to {100 * ends[1]:+.1f} %"
+    assert {"B200": f"{len(rows)} {text}"} == MEASURED_PEAKS
+    largest = [row.published_bytes * (1 - MARGIN_OF_MEASURED_PEAKS) for row in rows]
+    assert all(row.ours_bytes >= most for row, most in zip(rows, largest, strict=True))

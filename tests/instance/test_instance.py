@@ -6,8 +6,9 @@ import pytest
 from pydantic import ValidationError
 
 from formulations.errors import InstanceError
-from formulations.instance.instance import Family, gpu_evidence
+from formulations.instance.instance import Family, gpu_evidence, margin_evidence
 from formulations.instance.load import load_family
+from formulations.instance.profile import Calibration
 from tests.conftest import ROOT
 from tests.instance.resolved import instances
 from tests.instance_texts import MINIMAL, PROFILE, parsed
@@ -16,6 +17,7 @@ from tests.small_families import small_family
 
 OLD = "    - {name: old, gpu: V100-16, gpus_per_node: 4, nodes: 1, inter_node: Ethernet 40G}\n"
 PRECISE = MINIMAL.replace("bert-large", "bert-large, precision: fp16")
+FACTORS = {"block": {"B200": {1: {1: 1.0}}}}
 MIXED = parsed(PRECISE + OLD + "search: {context_parallel: [1, 2]}\n")
 
 
@@ -39,6 +41,19 @@ def test_instances_are_the_recorded_ones() -> None:
         kept = digest([member.cluster, member.search]), instance.side(nodes), batch
         figures[name] = [digest(split), digest(evidence), *kept, sides]
     as_recorded("instance", figures)
+
+
+def test_margin_names_gpus_without_a_measured_peak() -> None:
+    """Of the nodes used alone, B200's go without saying; a calibration's peaks are its own."""
+    newer = parsed(PRECISE + OLD.replace("V100-16", "B200"))
+    b200, none = margin_evidence(newer, (1, 1))
+    assert (b200, none) == ("22 peaks measured on B200: -0.1 to +0.7 %", "none on A100-40")
+    assert margin_evidence(newer, (0, 1)) == (b200,)
+    assert margin_evidence(MIXED, (1, 1)) == (b200, "none on A100-40, V100-16")
+    told = Calibration(source="3 steps of x.csv", memory_headroom=0.02, factors=FACTORS)
+    assert margin_evidence(newer.model_copy(update={"calibration": told}), (1, 1)) == (
+        "peaks of 3 steps of x.csv",
+    )
 
 
 def test_useful_sequences_need_what_preemptions_cost() -> None:

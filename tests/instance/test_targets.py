@@ -38,6 +38,7 @@ def test_refusals_are_the_recorded_ones() -> None:
     """Of every launcher: rules, what it keeps of defaults, all that it refuses of a grid."""
     models = MODELS | {"tied": GPT2, "halves": PLAIN.but(optimizer_bytes=8)}
     models["t5"] = instance_of("catalogue: t5-3b, optimizer_state: 8bit").workload
+    models["fused"] = PLAIN.but(fused_cross_entropy=True)
     models["odd"] = PLAIN.but(layer_runs=PLAIN.layer_runs[1:], mtp_layers=1)
     flags, degrees = (True, False), (1, 2)
     grid = product(*[degrees] * 4, (1, "tp"), range(4), flags, flags)

@@ -22,8 +22,8 @@ def refusal(path: Path, data: bytes) -> str:
 @pytest.mark.parametrize(
     ("name", "value", "line"),
     [
-        ("schema_version", "true", "schema_version: schema version true; allowed: 12; solve again"),
-        ("schema_version", "1.0", "schema_version: schema version 1.0; allowed: 12; solve again"),
+        ("schema_version", "true", "schema_version: schema version true; allowed: 13; solve again"),
+        ("schema_version", "1.0", "schema_version: schema version 1.0; allowed: 13; solve again"),
         ("seed", "true", "seed: true; allowed: a whole number"),
         ("seed", '"0"', "seed: '0'; allowed: a whole number"),
         ("seed", "0.0", "seed: 0.0; allowed: a whole number"),
