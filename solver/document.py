@@ -27,7 +27,7 @@ from formulations.instance.record import (
 from formulations.instance.targets import Target
 from formulations.plan import Configuration, Degrees, Group, Recomputed, Replica, Stage
 from solver.files import Envelope
-from solver.result import ConfigRecord, Moment, Proof, Status, Termination
+from solver.result import ConfigRecord, Moment, Proof, SecondBest, Status, Termination
 
 #: Fields that describe the run, and cannot be derived from the plan.
 RECORDED = (
@@ -38,6 +38,7 @@ RECORDED = (
     "termination",
     "requested_gap",
     "seed",
+    "second_best",
 )
 
 
@@ -202,6 +203,7 @@ class PlanDocument(Envelope):
     node_order: tuple[Name, ...]
     idle_nodes: tuple[Name, ...]
     replicas: tuple[ReplicaDocument, ...]
+    second_best: SecondBest | None = None
     history: tuple[Moment, ...]  #: what the search knew when; not part of the proof
     configs: ConfigCounts
     closed_configs: tuple[ConfigRecord, ...]

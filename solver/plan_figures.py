@@ -187,6 +187,7 @@ def build_document(result: Result, options: SolveOptions) -> PlanDocument:
             lower_bound_s=bound_s,
             gap=result.gap,
             runtime_s=result.runtime_s,
+            second_best=result.second_best,
             history=result.log.history,
             configs=config_counts(result.log.configs),
             closed_configs=result.log.configs,

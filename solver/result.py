@@ -107,6 +107,20 @@ class OtherTarget(Record):
     search: str  #: what to write into the instance, as one line of YAML
 
 
+class SecondBest(Record):
+    """The best plan seen of another configuration than the best plan's.
+
+    behind: share by which its objective is above the best plan's; config and behind: None where
+    none was seen. at_least: no plan of another configuration is behind by a smaller share; None
+    where none has a plan, or there was no time to list them.
+    """
+
+    config: Configuration | None
+    step_time_s: Seconds | None
+    behind: float | None
+    at_least: float | None
+
+
 @dataclass(frozen=True)
 class Result:
     """Outcome of a search over one instance.
@@ -131,6 +145,7 @@ class Result:
     infeasibility: Infeasibility | None = None
     requested_gap: float = 0.0
     other_targets: tuple[OtherTarget, ...] = ()
+    second_best: SecondBest | None = None  #: None without a plan, or another configuration
 
     def __post_init__(self) -> None:
         parts = (self.plan, self.step_time_ns, self.objective)

@@ -21,7 +21,15 @@ DOCS = ROOT / "docs"
 CONSOLES = ROOT / "tests" / "data" / "consoles"
 _CONSOLE = re.compile(r"(?<=^```console\n)(.*?)(?=^```$)", re.DOTALL | re.MULTILINE)
 #: Lines of a report that depend on the machine and on the order in which processes end.
-_TIMED = ("search ", "elsewhere ", "configs ", "closed by ", "checked: log of ", "spent ")
+_TIMED = (
+    "search ",
+    "second best ",
+    "elsewhere ",
+    "configs ",
+    "closed by ",
+    "checked: log of ",
+    "spent ",
+)
 
 
 def pages(folder: Path) -> list[Path]:

@@ -16,7 +16,13 @@ from solver.report.layout import Grid, Labelled, Lines, spaced, table_of
 from solver.report.naming import degrees_line, one_line
 from solver.report.quantities import counted, money, percent, significant, size_text, time_text
 from solver.report.stages import alike, all_stages, memory_table, placed, stage_table, tightest
-from solver.report.text import batches_text, config_text, figures, heading_lines
+from solver.report.text import (
+    batches_text,
+    config_text,
+    figures,
+    heading_lines,
+    second_best_lines,
+)
 from solver.result import Result, Status
 from solver.simulate import Step
 
@@ -268,6 +274,7 @@ def explanation(
     labels = [
         *summary(document, step),
         ("memory", tightest(document)),
+        *second_best_lines(document),
         *calibration_lines(document),
     ]
     return [Labelled(labels), "", note, _changes(by_gain, gain_text)]

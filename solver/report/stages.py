@@ -191,7 +191,9 @@ def tightest(document: PlanDocument) -> str:
         stages, key=lambda row: (row[1].memory_limit_bytes - row[1].memory_bytes, row[0])
     )
     limit, margin = stage.memory_limit_bytes, document.memory_margin
-    kept = f"; margin {100 * margin.share:.2g} % ({'; '.join(margin.evidence)})" if margin else ""
+    kept = "; no margin"
+    if margin and margin.share:
+        kept = f"; margin {100 * margin.share:.2g} % ({'; '.join(margin.evidence)})"
     return (
         f"tightest on stage {k}, {stage.node} ({stage.gpu_type}): "
         f"{size_text(stage.memory_bytes, limit)} used of {size_text(limit)}, "

@@ -30,6 +30,7 @@ from solver.report.naming import (
     degrees_of,
     experts_text,
     layers_text,
+    one_line,
     shards_text,
     tensor_text,
 )
@@ -182,6 +183,7 @@ def outcome(document: PlanDocument, others: Sequence[OtherTarget] = ()) -> Lines
     lines = [
         ("plan space", f"{TARGETS[search.target].name}, {space}"),
         ("status", ", ".join(proof)),
+        *second_best_lines(document),
     ]
     # What other launch targets may bring; those that nobody had time for together
     better = "faster" if document.minimize == "step_time" else "cheaper"
@@ -248,6 +250,25 @@ def figures(document: PlanDocument) -> Lines:
         *assumptions(document.instance, config, degrees_of(document)),
         *flash_warning(document.instance, config),
     ]
+
+
+def second_best_lines(document: PlanDocument) -> Lines:
+    """Whether another configuration lies within the error bar of the plan; none without a bar."""
+    second, error = document.second_best, document.expected_error
+    if second is None or error is None:
+        return []
+    slower = "slower" if document.minimize == "step_time" else "dearer"
+    bar = f"within the error bar of {100 * error.bar:.2g} %"
+    if second.config and second.behind is not None and second.behind <= error.bar:
+        behind = f"{time_text(second.step_time_s or 0.0)}, {percent(second.behind)} {slower}"
+        told = f"{one_line(second.config)}: {behind}, {bar}; `shortlist` picks what to measure"
+    elif second.at_least is not None and second.at_least > error.bar:
+        told = (
+            f"none {bar}: any other configuration is at least {percent(second.at_least)} {slower}"
+        )
+    else:
+        told = f"none was seen {bar}, but none is ruled out there: `shortlist` looks at them"
+    return [("second best", told)]
 
 
 def _table_note(document: PlanDocument) -> str:

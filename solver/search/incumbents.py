@@ -61,8 +61,9 @@ class Incumbent:
 class Incumbents:
     """known: the best plan so far. history: when it was found, and those before.
 
-    asked: how often searches have asked whether to stop, a measure of effort that is the same in
-    every run. cut: whether the last survey was stopped.
+    seen: the least objective of each configuration's plans so far. asked: how often searches have
+    asked whether to stop, a measure of effort that is the same in every run. cut: whether the last
+    survey was stopped.
     """
 
     instance: Instance
@@ -72,6 +73,7 @@ class Incumbents:
     known: Incumbent = field(default_factory=Incumbent)
     history: list[Moment] = field(default_factory=list)
     study: Study | None = None
+    seen: dict[Configuration, float] = field(default_factory=dict)
     asked: int = 0
     cut: bool = False
 
@@ -122,6 +124,7 @@ class Incumbents:
         if longest_ns is not None and found[1] > longest_ns:
             return
         objective = found[1] * objective_weight(self.instance, found[0].config)
+        self.seen[found[0].config] = min(objective, self.seen.get(found[0].config, math.inf))
         if objective < self.known.objective:
             self.known = Incumbent(*found, objective)
             step_s = found[1] / NANOSECONDS_PER_SECOND

@@ -14,10 +14,20 @@ from typing import TYPE_CHECKING
 from formulations.instance import Instance
 from formulations.plan import Configuration
 from formulations.space import configs
+from formulations.units import NANOSECONDS_PER_SECOND
 from solver.heuristics.time_tables import TimeTables
 from solver.interrupt import Deadline, raises
 from solver.options import SolveOptions
-from solver.result import ConfigRecord, Result, SearchLog, Status, Termination, relative_gap
+from solver.result import (
+    ConfigRecord,
+    Result,
+    SearchLog,
+    SecondBest,
+    Status,
+    Termination,
+    objective_weight,
+    relative_gap,
+)
 from solver.search.enumeration import ConfigEngine, enumerate_config
 from solver.search.fathoming import Answers, Closer, Closing
 from solver.search.incumbents import Incumbent, Incumbents
@@ -225,6 +235,30 @@ class PlanSearch:
             bound = min(objectives, default=None)
         return Standing(records, incumbent, objective, bound, open_list.complete)
 
+    def second_best(self, standing: Standing) -> SecondBest | None:
+        """What is known of all configurations but the incumbent's."""
+        best, objective = standing.incumbent.plan, standing.objective
+        if best is None or not objective:
+            return None
+        seen, config = dict(self.incumbents.seen), None
+        seen.pop(best.config, None)
+        records = (record for record in standing.records if record.config != best.config)
+        bounds = [*self.open_list.bounds([*records]), *seen.values()]
+        if not bounds:
+            return None
+        step_s = behind = None
+        if seen:
+            config = min(seen, key=seen.__getitem__)
+            weight = objective_weight(self.instance, config)
+            step_s = seen[config] / weight / NANOSECONDS_PER_SECOND if weight else None
+            behind = seen[config] / objective - 1
+        return SecondBest(
+            config=config,
+            step_time_s=step_s,
+            behind=behind,
+            at_least=max(0.0, min(bounds) / objective - 1) if standing.complete else None,
+        )
+
     def result(self, termination: Termination) -> Result:
         """The outcome, with the rest of the configurations logged."""
         standing = self.standing()
@@ -248,4 +282,5 @@ class PlanSearch:
             ),
             method=self.options.method,
             requested_gap=self.options.gap,
+            second_best=self.second_best(standing),
         )

@@ -2,7 +2,9 @@
 
 import pytest
 
+from formulations.plan import Configuration
 from solver.options import SolveOptions
+from solver.result import Termination
 from solver.search.driver import solve
 from solver.search.plan_search import EFFORTS, PlanSearch
 from tests.search.spaces import recorded_searches
@@ -24,6 +26,35 @@ def test_configs_near_the_best_by_group_lead_to_better_plans(seed: int) -> None:
     assert before is not None
     assert after is not None
     assert search.incumbents.best == after < before
+
+
+@pytest.mark.parametrize("seed", [0, 2, 26])
+def test_second_best_is_between_what_is_proved_and_what_was_seen(seed: int) -> None:
+    """The best of all other configurations, each searched alone, lies between both."""
+    instance = random_instance(seed)
+    search = PlanSearch(instance, SolveOptions())
+    assert search.result(Termination.TIME_LIMIT).second_best is None
+    search.first_plans(search.space)
+    search.close()
+    plan, objective = search.incumbents.known.plan, search.incumbents.best
+    second = search.result(Termination.CLOSED).second_best
+    assert plan is not None
+    assert objective is not None
+    assert second is not None
+    assert second.config != plan.config
+    optima: dict[Configuration, float] = {}
+    for config in search.space:
+        alone = PlanSearch(instance, SolveOptions(), space=iter([config]))
+        alone.run()
+        if (best := alone.incumbents.best) is not None:
+            optima[config] = best / objective - 1
+    del optima[plan.config]
+    assert second.at_least is not None
+    assert second.at_least <= min(optima.values()) + 1e-12
+    if second.config is not None:
+        assert second.behind is not None
+        assert second.behind >= optima[second.config] - 1e-12
+        assert second.step_time_s == pytest.approx((1 + second.behind) * objective / 1e9)
 
 
 def test_a_search_below_a_cutoff_finds_nothing_at_it() -> None:
