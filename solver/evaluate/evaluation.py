@@ -216,14 +216,10 @@ def row_plans(instance: Instance, candidates: Candidates) -> list[PlanDocument]:
 
     None where strategies were measured.
     """
-    files, plans = [], candidates.plans or ()
-    for strategy, plan in zip(candidates.mixed.strategies, plans, strict=bool(plans)):
-        rows = instance_of_rows(instance, plan, strategy.longest)
-        document, broken, faults = checked(judged(rows, plan))
-        if broken or faults:
-            raise PlanError(strategy.name, (*broken, *faults)[0], "a plan that verify accepts")
-        files.append(document)
-    return files
+    plans = candidates.plans or ()
+    pairs = zip(candidates.mixed.strategies, plans, strict=bool(plans))
+    rows = ((instance_of_rows(instance, plan, q.longest), plan) for q, plan in pairs)
+    return [build_document(judged(*pair), SolveOptions()) for pair in rows]
 
 
 def row_file_name(strategy: str) -> str:

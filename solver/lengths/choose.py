@@ -110,14 +110,7 @@ def _free(
     By rounds: a model in which sequences may be divided, but where a tour was found that does.
     """
     best, bound_ns, times = ascending_step, 0, strategy_times(mixed)
-    # Strategies and lengths of which there are so few, or longer ones, that replicas differ
-    counts = np.cumsum([atom.count for atom in reversed(mixed.atoms)])[::-1].tolist()
-    apart = {
-        (q, k)
-        for q, strategy in enumerate(mixed.strategies)
-        for k, count in enumerate(counts)
-        if count <= 2 * strategy.dp
-    }
+    apart = set[tuple[int, int]]()  # strategies and lengths whose sequences are not divided
     while True:
         longest_ns = _longest_ns(mixed, times) if best is None else max(0, best.step_ns - 1)
         built = HotSwitch(mixed, longest_ns, apart)
