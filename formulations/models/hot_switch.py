@@ -1,15 +1,15 @@
 """Which strategy runs which length atoms, and in which order: a step as a tour, in any order.
 
-Sets. Strategies q, anchors r among them; atoms k that fit q; levels l: the longest rows peak[1] <
-peak[2] < ... that atoms bring; kinds i of a strategy's replicas, m_i of each.
+Sets. Strategies q, anchors r among them; atoms k that fit q; kinds i of a strategy's replicas, m_i
+of each.
 Parameters. Times of switches: out[r][q], between[q][q'], back[q][r]; visit[q]; once[r] as anchor.
 Of a strategy work, content, number and peak of atoms; p stages, room R in a row, row time c of a
 kind: tokens, or padded sequences, of which a row has room for one, whose time is part of its work.
 Variables. runs[q, k]; anchor[r]; last[q]: q is the anchor and runs last; visited[q]: it runs
 before; out[r, q], between[q, q'], back[q, r]: switches of the tour; alone: there are none;
-time[q], ns. Of a strategy long[l]: a row is of level l or above; share: work on each of dp like
-replicas; rows[i] on one replica; of unlike ones takes[i], and parts[i] of PARTS; whole[i, k]
-sequences of k and longer ones.
+time[q], ns. Of a strategy peak: its longest row, ns; share: work on each of dp like replicas;
+rows[i] on one replica; of unlike ones takes[i], and parts[i] of PARTS; whole[i, k] sequences of k
+and longer ones.
 Objective. Sum of time[q], of visit[q] if visited or last, of once[r] of the anchor, and of
 switches. Minimisation makes what is rounded up the least it may be.
 Constraints.
@@ -21,7 +21,7 @@ Constraints.
 (4) The objective is at most what is given: without, the first steps found are far from the best.
 Of the time of a strategy, by the definition of `formulations.lengths.strategy_time`, exactly with
 all k in (6) and (7): most of them never decide, and are left out until they do.
-(5) runs[k] <= long[level of k]; long[l + 1] <= long[l]; peak = sum over l of its step if long[l].
+(5) peak >= peak[k] runs[k], the longest row that k brings.
 (6) Like: time = share + c rows + (p - 1) peak; dp share >= work; R dp rows >= content; for some k,
     share >= sequence time of k * whole[k], dp whole[k] >= number of those >= k that run.
 (7) Unlike: sum over k of work[i, k] taken[i, k] + c_i filled[i] <= PARTS (time - (p_i - 1) peak_i)
@@ -38,10 +38,9 @@ Left out. Orders of atoms in a group.
 Size. O(Q K + Q^2) literals and rows, O(K) for every kind.
 """
 
-from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from fractions import Fraction
-from itertools import accumulate, pairwise, permutations
+from itertools import accumulate, permutations
 from math import floor
 
 import numpy as np
@@ -173,19 +172,12 @@ class _SetTime:
     def _sum(self, values: Sequence[int]) -> Term:
         return weighted((values[k] for k in self._runs), self._runs.values())
 
-    def _peak(self, peaks: Sequence[int]) -> Term:
+    def _peak(self, peaks: Sequence[int]) -> Linear:
         """(5); the largest of peaks[atom] over the atoms that run."""
-        by_peak = defaultdict[int, list[Linear]](list)
-        for k, literal in self._runs.items():
-            by_peak[peaks[k]].append(literal)
-        levels = {peak: self._model.literal(f"long[{peak}]") for peak in sorted(by_peak)}
-        for peak, literals in by_peak.items():
-            for literal in literals:
-                self._model.implies(5, literal, levels[peak])
-        for lower, upper in pairwise(levels.values()):
-            self._model.implies(5, upper, lower)
-        steps = (upper - lower for lower, upper in pairwise([0, *levels]))
-        return weighted(steps, levels.values())
+        peak = self._model.time("peak", max(peaks[k] for k in self._runs))
+        for k, runs in self._runs.items():
+            self._model.at_most(5, weighted([peaks[k]], [runs]), peak)
+        return peak
 
     def _quotient(self, values: Sequence[int], divisor: int, name: str, up_to: int = 0) -> Linear:
         """An integer >= the sum of the values of what runs / divisor; up to `up_to` or more."""
