@@ -27,7 +27,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 from formulations.costs.plan_costs import split_costs
-from formulations.costs.stage_costs import StageCosts
 from formulations.costs.stage_places import placement_of
 from formulations.costs.tables import CostTables
 from formulations.decisions import Decisions
@@ -36,6 +35,7 @@ from formulations.plan import Configuration
 from formulations.space.layouts import slots_of
 from formulations.space.slots import runs_order
 from solver.backends.outcome import Outcome
+from solver.heuristics.balance import SplitSpace
 from solver.interrupt import Deadline, Stop, held_back
 from solver.options import SolveOptions
 from solver.result import Status, Termination
@@ -156,7 +156,7 @@ class CutLoop:
         self._pool = CutPool() if pool is None else pool
         self.model = HeldConfigs(engine.model(), configs, self._pool)
         self._excluded = set[tuple[int, Decisions]]()
-        self._stages = dict[int, StageCosts]()
+        self._spaces = dict[int, SplitSpace]()
         if start is not None:
             self._simulated(start.index, start.decisions)
 
@@ -257,9 +257,9 @@ class CutLoop:
     def _simulated(self, index: int, decisions: Decisions) -> Harvest:
         """A plan; its paths and those of its neighbours are known from now on."""
         tables, shares = self.configs[index].tables, self.model.shares.get(index, ())
-        stages = self._stages.setdefault(index, StageCosts(tables))
+        space = self._spaces.setdefault(index, SplitSpace(tables))
         placement = placement_of(tables, decisions.order)
-        paths = harvest(stages, placement, decisions, shares, self.bounds_ns[index])
+        paths = harvest(space, placement, decisions, shares, self.bounds_ns[index])
         self._pool.of(tables.config).update(paths.cuts)
         return paths
 

@@ -6,11 +6,11 @@ import tempfile
 from pathlib import Path
 
 from formulations.costs.placement import Placer
-from formulations.costs.stage_costs import StageCosts
 from formulations.decisions import Given, decisions_of
 from formulations.errors import PlannerError
 from formulations.models.step_time import OneConfig
 from formulations.plan import Plan
+from solver.heuristics.balance import SplitSpace
 from solver.heuristics.time_tables import TimeTables
 from solver.options import SolveOptions
 from solver.search.critical_path import model_engine
@@ -37,12 +37,12 @@ def write_model(options: SolveOptions, times: TimeTables, plan: Plan | None, poo
         _log.warning("%s is not written: every stage of the plan has degrees of its own", path)
         return
     engine, tables, config = model_engine(method), times.costs(plan.config), plan.config
-    decisions, stages = decisions_of(tables.instance, plan), StageCosts(tables)
+    decisions, space = decisions_of(tables.instance, plan), SplitSpace(tables)
     placement = Placer(tables).costs(decisions.order)
-    step_time_ns = harvest(stages, placement, decisions, (), 0).step_time_ns
+    step_time_ns = harvest(space, placement, decisions, (), 0).step_time_ns
     given = Given(largest_share=largest_share(tables, step_time_ns))
     built, shares = OneConfig(engine.model(), tables, given), shares_of(tables, given)
-    cuts = {*pool.of(config), *harvest(stages, placement, decisions, shares, 0).cuts}
+    cuts = {*pool.of(config), *harvest(space, placement, decisions, shares, 0).cuts}
     for m in shares:
         cuts.update(first_cuts(config.schedule, config.pp, m, *config.chunking))
     for cut in sorted(cuts):

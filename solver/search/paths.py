@@ -10,7 +10,6 @@ import numpy as np
 
 from formulations.costs.placement import PlacementCosts
 from formulations.costs.plan_costs import split_costs
-from formulations.costs.stage_costs import StageCosts
 from formulations.costs.tables import Array, CostTables
 from formulations.decisions import ALL_FREE, Decisions, Given, PathCut, even_shares, share_range
 from formulations.instance.search import Chunking, ScheduleName
@@ -21,6 +20,7 @@ from formulations.plan import Configuration
 from formulations.schedules.graph import ScheduleGraph, schedule_graph
 from formulations.schedules.registry import SCHEDULES
 from solver.graph.placements import replica_classes
+from solver.heuristics.balance import SplitSpace
 from solver.simulate import Times, simulate, tail_ns, trace
 
 #: End times held at once when the neighbours of a split are simulated.
@@ -96,31 +96,25 @@ def _nearby(boundaries: Sequence[int], limit: int) -> Array:
 
 
 def _times(
-    stages: StageCosts, placement: PlacementCosts, replica: int, share: int, splits: Array
+    space: SplitSpace, placement: PlacementCosts, replica: int, share: int, splits: Array
 ) -> Times:
     """Stage times of one replica with this share under every split [N, S + 1].
 
     Of splits without room as if nothing were recomputed: their paths are paths all the same.
     """
-    tables, config = stages.tables, stages.tables.config
+    tables, config = space.tables, space.tables.config
     devices = np.arange(config.num_stages) % config.pp
-    groups = placement.group_of_slot.reshape(config.pp, config.dp)[devices, replica, None]
-
-    def sums(table: Array) -> Array:
-        before = np.concatenate([np.zeros_like(table[:1]), table.cumsum(axis=0)])
-        total: Array = before[splits[:, 1:].T, groups] - before[splits[:, :-1].T, groups]
-        return total
-
-    kinds = tables.message_kind[splits[:, 1:-1].T]
-    send = placement.send_ns[kinds, devices[:-1, None], replica]
+    groups = placement.group_of_slot.reshape(config.pp, config.dp)[devices, replica, None, None]
+    start, end = splits[:, :-1].T[:, None], splits[:, 1:].T[:, None]
+    times = space.stage_times(share, groups, start, end)
+    forward, backward, *weight = (table[:, 0] for table in times)
+    send = placement.send_ns[tables.message_kind[splits[:, 1:-1].T], devices[:-1, None], replica]
     blocking = tables.instance.search.blocking_sends
-    forward, backward, *weight = map(sums, tables.passes)
-    backward += stages.extra_of_splits(groups[: config.pp, 0].tolist(), share, splits)
     return Times(forward, backward, send, blocking, weight=weight[0] if weight else None)
 
 
 def harvest(
-    stages: StageCosts,
+    space: SplitSpace,
     placement: PlacementCosts,
     decisions: Decisions,
     shares: Sequence[int],
@@ -132,7 +126,7 @@ def harvest(
     cannot value the plan below its simulated step time. One path each for splits with one moved
     boundary, and for each replica with one micro-batch more or less, if among `shares`.
     """
-    tables, config = stages.tables, stages.tables.config
+    tables, config = space.tables, space.tables.config
     costs = split_costs(tables, placement, decisions.boundaries, decisions.micro_batches)
     # [p] from the end of a device to that of the step, were it the last to finish
     finish = costs.optimizer_ns + costs.gather_ns
@@ -148,7 +142,7 @@ def harvest(
             graph = schedule_graph(config.schedule, config.pp, m, *config.chunking)
             num_neighbours = BATCH_ENTRIES // graph.num_operations if m in planned else 0
             splits = _nearby(decisions.boundaries, num_neighbours)
-            times = _times(stages, placement, alike.replicas[0], m, splits)
+            times = _times(space, placement, alike.replicas[0], m, splits)
             end = simulate(graph, times)
             ends = end[graph.last]
             cuts.extend(_paths(graph, times, end, (ends + tails[:, None]).argmax(axis=0)))

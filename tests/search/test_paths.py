@@ -7,9 +7,9 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from formulations.costs.placement import Placer
-from formulations.costs.stage_costs import StageCosts
 from formulations.decisions import ALL_FREE, Decisions, Given, PathCut
 from formulations.instance.search import ScheduleName
+from solver.heuristics.balance import SplitSpace
 from solver.search.paths import (
     CutPool,
     OpenConfig,
@@ -76,7 +76,7 @@ def test_harvest_values_the_plan_at_its_step_time() -> None:
         made = random_decisions(costs, seed)
         placed = brute_force.place(costs, made.order)
         placement = Placer(costs).costs(made.order)
-        found = harvest(StageCosts(costs), placement, made, range(1, 9), 0)
+        found = harvest(SplitSpace(costs), placement, made, range(1, 9), 0)
         step = brute_force.step_time_ns(costs, placed, made.boundaries, made.micro_batches)
         assert found.step_time_ns == step
         stages = {cut.device for cut in found.cuts if cut.micro_batches in made.micro_batches}
@@ -93,12 +93,12 @@ def test_paths_are_the_recorded_ones() -> None:
         if not splits or not shares:
             continue
         made = Decisions(orders[-1], splits[-1], shares[-1])
-        placement, stages = Placer(costs).costs(made.order), StageCosts(costs)
+        placement, space = Placer(costs).costs(made.order), SplitSpace(costs)
         near = range(1, 9) if config.vpp == 1 else ()
         first = list(first_cuts(config.schedule, config.pp, 2 * config.pp, config.vpp))
         pool.of(config).update(first)
         known = [len(pool.of(each)) for each in (config, config.but(pp=9), config.but(vpp=9))]
-        plans = [harvest(stages, placement, made, near, ns) for ns in (0, costs.longest_ns)]
+        plans = [harvest(space, placement, made, near, ns) for ns in (0, costs.longest_ns)]
         given = [shares_of(costs, each) for each in (ALL_FREE, Given(micro_batches=shares[-1]))]
         opened = [OpenConfig(costs, price) for price in (1.0, 0.37, 0.0)]
         counts = [len(first), *(len(plan.cuts) for plan in plans), plans[0].step_time_ns]
