@@ -20,9 +20,10 @@ from formulations.space.configurations import pipeline_strategies
 from solver.graph.gpu_graph import Counts
 from solver.graph.places import PlaceCosts, Places, place_costs
 from solver.graph.problem import Array
+from solver.interrupt import Stop
 from solver.simulate import pipeline_step_ns
 from solver.templates.generate import TemplateOptions
-from solver.templates.step_time import Stop, TemplateOutcome, best_template
+from solver.templates.step_time import TemplateOutcome, best_template
 from tests.small_instances import random_instance
 
 

@@ -4,6 +4,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[np.int64]
+Numbers = NDArray[np.float64]
+Mask = NDArray[np.bool_]
 
 
 def interval_sums(values: Array) -> Array:

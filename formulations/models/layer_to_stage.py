@@ -21,8 +21,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 
 import numpy as np
-from numpy.typing import NDArray
 
+from formulations.costs.intervals import Mask, interval_sums
 from formulations.costs.stage_costs import NEVER, StageCosts
 from formulations.costs.tables import Array, CostTables
 from formulations.decisions import least_ends
@@ -38,15 +38,7 @@ from formulations.models.model import (
     weighted,
 )
 
-Mask = NDArray[np.bool_]
 Runs = Array  #: [N, 2] starts and ends that a stage may have, ascending
-
-
-def _sums(values: Array) -> Array:
-    """[L + 1, L + 1] sum of `values` [L] over [start, end); negative where end < start."""
-    before = np.concatenate([[0], values.cumsum()])
-    sums: Array = before[None, :] - before[:, None]
-    return sums
 
 
 def _allowed(stages: StageCosts, stage: int, least_share: int, limit_ns: int | None) -> Mask:
@@ -58,13 +50,13 @@ def _allowed(stages: StageCosts, stage: int, least_share: int, limit_ns: int | N
     """
     tables = stages.tables
     layers = np.arange(tables.num_layers + 1)
-    allowed: Mask = (_sums(np.diff(tables.blocks_before)) >= tables.min_blocks) & (
+    allowed: Mask = (interval_sums(np.diff(tables.blocks_before)) >= tables.min_blocks) & (
         layers[None, :] > layers[:, None]
     )
     extra = [stages.extra(j, stage, least_share) for j in tables.roomiest]
     allowed &= np.min(extra, axis=0) < NEVER
     if limit_ns is not None:
-        fastest = np.min([_sums(tables.work_ns[:, j]) for j in tables.used], axis=0)
+        fastest = np.min([interval_sums(tables.work_ns[:, j]) for j in tables.used], axis=0)
         allowed &= least_share * fastest <= limit_ns
     return allowed
 

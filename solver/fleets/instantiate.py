@@ -15,13 +15,11 @@ from itertools import islice
 from math import prod
 
 import numpy as np
-from numpy.typing import NDArray
 
+from formulations.costs.intervals import Array
 from formulations.errors import PlannerError
 from formulations.pipelines import Instantiation, InstantiationProblem
 from solver.fleets.distribution import shortest
-
-Array = NDArray[np.int64]
 
 #: Entries of a table, of 8 bytes each.
 MOST_ENTRIES = 10**8

@@ -15,13 +15,11 @@ from math import ceil
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from formulations.costs.intervals import Array
 from formulations.fleet import Pipeline, Template, holdings, layers_by_position
 from formulations.instance import Instance
 from formulations.transition import Copy, Links, layer_state_bytes, missing
-
-Array = NDArray[np.int64]
 
 #: Cost of what is not allowed.
 FORBIDDEN = -1

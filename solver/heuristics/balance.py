@@ -8,7 +8,6 @@ from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
-from numpy.typing import NDArray
 
 from formulations.costs.placement import Placer
 from formulations.costs.plan_costs import PlanCosts, split_costs
@@ -18,7 +17,7 @@ from formulations.decisions import even_shares, least_ends
 from formulations.schedules.registry import SCHEDULES
 from formulations.space.slots import runs_order
 from solver.graph.placements import Columns, chunk_memory
-from solver.graph.problem import ChunkMemory, Intervals, distinct
+from solver.graph.problem import ChunkMemory, Intervals, Mask, distinct
 
 #: Boundaries of a split: pp + 1 layer indices from 0 to the number of layers.
 Split = tuple[int, ...]
@@ -125,7 +124,6 @@ class SplitSpace:
         return self._farthest[kind]
 
 
-Mask = NDArray[np.bool_]
 #: Per stage, distinct (node group, micro-batches) of its replicas.
 Kinds = list[tuple[tuple[int, int], ...]]
 

@@ -12,7 +12,7 @@ here a move that does not help is never adopted. Its splits are not checked agai
 every stage of every replica fits.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from itertools import accumulate, groupby, pairwise
 
 from formulations.costs.tables import CostTables
@@ -29,6 +29,7 @@ from solver.heuristics.node_orders import (
     try_orders,
 )
 from solver.heuristics.time_tables import TimeTables
+from solver.interrupt import Stop
 
 
 def even_split(tables: CostTables) -> Split:
@@ -103,7 +104,6 @@ def minmax_of(costs: Balance) -> Split | None:
 
 
 Found = tuple[Plan, int] | None
-Stop = Callable[[], bool]
 
 #: Configurations in a row whose equal chunks are no better than the best.
 MOST_FAILURES = 100
@@ -112,7 +112,7 @@ MOST_FAILURES = 100
 def minmax_plan(
     instance: Instance,
     configs: Iterable[Configuration],
-    stop: Callable[[], bool] = lambda: False,
+    stop: Stop = lambda: False,
 ) -> Found:
     """Best of the min-max splits (Hwang et al., FASOP, HPDC 2024) over configs and node orders."""
     return best_plan(instance, configs, minmax_of, stop)
@@ -121,7 +121,7 @@ def minmax_plan(
 def equal_split_plan(
     instance: Instance,
     configs: Iterable[Configuration],
-    stop: Callable[[], bool] = lambda: False,
+    stop: Stop = lambda: False,
 ) -> Found:
     """Best of the even splits that fit memory, over the same configurations and node orders."""
 

@@ -3,7 +3,7 @@
 It begins at plans whose stages are balanced.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from random import Random
 
@@ -22,6 +22,7 @@ from solver.heuristics.neighbours import (
 )
 from solver.heuristics.node_orders import count_orders
 from solver.heuristics.trial import OrderTrial, PathPool
+from solver.interrupt import Stop
 
 #: Limits on the work of a stage, relative to the least one: more leave room for less latency.
 SLACKS = (1.0, 1.05, 1.2)
@@ -41,8 +42,6 @@ TRIED_AT_ONCE = 16
 NEAR = 1.01
 #: The most turns of one order.
 TURNS = 64
-
-Stop = Callable[[], bool]
 
 
 @dataclass(frozen=True)

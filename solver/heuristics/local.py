@@ -16,11 +16,12 @@ from formulations.instance import Instance
 from formulations.instance.search import Chunking
 from formulations.plan import Configuration, Plan
 from solver.heuristics.balance import Order
-from solver.heuristics.config_search import LONGEST_NS, TURNS, ConfigSearch, State, Stop
+from solver.heuristics.config_search import LONGEST_NS, TURNS, ConfigSearch, State
 from solver.heuristics.neighbours import turned_orders
 from solver.heuristics.node_orders import Candidate, Choice
 from solver.heuristics.time_tables import TimeTables
 from solver.heuristics.trial import PathPool
+from solver.interrupt import Stop
 from solver.result import max_step_time_ns, objective_weight
 
 #: Configurations whose bounds are refined before the first start.

@@ -12,6 +12,7 @@ from formulations.plan import Configuration, Plan
 from formulations.schedules.registry import SCHEDULES
 from solver.heuristics.balance import Balance, Order, Shares, Split, SplitSpace
 from solver.heuristics.time_tables import TimeTables
+from solver.interrupt import Stop
 from solver.result import max_step_time_ns, objective_weight
 from solver.simulate import step_time_ns
 
@@ -176,7 +177,7 @@ def best_plan(
     instance: Instance,
     configs: Iterable[Configuration],
     rule: SplitRule,
-    stop: Callable[[], bool] = lambda: False,
+    stop: Stop = lambda: False,
 ) -> tuple[Plan, int] | None:
     """Best plan by simulated step time, or money, over all configs and `node_orders`; and its ns.
 

@@ -17,17 +17,18 @@ from random import Random
 import numpy as np
 
 from formulations.costs.tables import Array, CostTables
-from solver.heuristics.balance import Mask, Order, SplitSpace
+from solver.graph.problem import Mask
+from solver.heuristics.balance import Order, SplitSpace
 from solver.heuristics.config_search import (
     LONGEST_NS,
     TRIED_AT_ONCE,
     ConfigSearch,
     State,
-    Stop,
     faster_of,
 )
 from solver.heuristics.neighbours import near_splits
 from solver.heuristics.trial import Trial
+from solver.interrupt import Stop
 from solver.simulate import Times
 
 

@@ -9,12 +9,11 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
 from formulations.costs.placement import PlacementCosts
 from formulations.costs.tables import Array
 from formulations.schedules.graph import schedule_graph
-from solver.graph.problem import distinct
+from solver.graph.problem import Numbers, distinct
 from solver.heuristics.balance import Order, Shares, Split, SplitSpace
 from solver.simulate import Times, simulate, trace
 
@@ -194,8 +193,6 @@ class OrderTrial(Trial):
         return np.concatenate([part[0] for part in parts]), [p for part in parts for p in part[1]]
 
 
-Bounds = NDArray[np.float64]
-
 #: Paths kept per number of micro-batches; the latest replace the oldest.
 MOST_PATHS = 256
 
@@ -219,10 +216,10 @@ class PathPool:
             distinct_rows = np.sort(np.unique(rows, axis=0, return_index=True)[1])
             self._known[paths.micro_batches] = rows[distinct_rows][-MOST_PATHS:]
 
-    def bound_ns(self, trial: Trial, splits: Array) -> Bounds:
+    def bound_ns(self, trial: Trial, splits: Array) -> Numbers:
         """[N] step time of every split at least; exact in floating point below 2^53 ns."""
         tail = trial.tail_ns(splits).T.astype(np.float64)
-        bound: Bounds = np.max(tail, axis=1)
+        bound: Numbers = np.max(tail, axis=1)
         for micro_batches, times in trial.runs(splits):
             paths = self._known.get(micro_batches)
             if paths is None:

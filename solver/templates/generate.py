@@ -24,12 +24,12 @@ from solver.graph.gpu_graph import Counts, GpuGraph
 from solver.graph.pipelines import FreeDegrees
 from solver.graph.places import PlaceCosts, place_costs
 from solver.graph.problem import INFINITY
-from solver.interrupt import Deadline, NoTimeError, TimeUp, time_up_after
+from solver.interrupt import Deadline, NoTimeError, Stop, TimeUp, time_up_after
 from solver.result import Status
 from solver.simulate import pipeline_step_ns
 from solver.study.store import Study
 from solver.templates.kept_templates import Found, KeptTemplates
-from solver.templates.step_time import Stop, TemplateOutcome, alone, best_template
+from solver.templates.step_time import TemplateOutcome, alone, best_template
 
 T = TypeVar("T")
 

@@ -4,7 +4,7 @@ The engine of plans solves it, for pipelines of all numbers of stages together, 
 `solver.graph.pipelines`. Where time runs out, the bounds of what is left bound the optimum.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from formulations.fleet import Template, stage_on
@@ -15,11 +15,10 @@ from solver.graph.gpu_graph import Counts, GpuGraph
 from solver.graph.pipelines import FreeDegrees
 from solver.graph.places import PlaceCosts, Places
 from solver.graph.problem import INFINITY
+from solver.interrupt import Stop
 
 #: Growth of the cutoffs: the bound that they start from knows of work alone.
 GROWTH = 1.12
-
-Stop = Callable[[], bool]
 
 
 @dataclass(frozen=True)

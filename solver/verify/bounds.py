@@ -7,11 +7,10 @@ from collections.abc import Sequence
 from functools import cached_property, lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
 
 from formulations.costs.compute import LayerTimes, TimeColumns
 from formulations.costs.experts import Members, members_of
-from formulations.costs.intervals import interval_sums
+from formulations.costs.intervals import Array, Mask, interval_sums
 from formulations.costs.sharding import with_exchanges
 from formulations.costs.stage_costs import StageCosts
 from formulations.costs.tables import CostTables, build_tables
@@ -22,8 +21,6 @@ from formulations.schedules.registry import SCHEDULES, in_flight, stage_moments
 from formulations.space import PlanSpace
 from formulations.space.configurations import Nodes
 from solver.verify.families import NEVER
-
-Array = NDArray[np.int64]
 
 #: More than any step time, which `build_tables` sees to: no plan is faster if none fits.
 ANY_TIME_NS = NEVER - 1
@@ -91,7 +88,7 @@ class Prover:
         return forward, backward, weight
 
     @cached_property
-    def enough_blocks(self) -> NDArray[np.bool_]:
+    def enough_blocks(self) -> Mask:
         """[n, n] whether layers [a, b) may be a stage, memory aside."""
         blocks = interval_sums(np.array([layer.is_block for layer in self.layers], dtype=np.int64))
         layers = interval_sums(np.ones(len(self.layers), dtype=np.int64))

@@ -41,16 +41,12 @@ from collections.abc import Sequence
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
+from formulations.costs.intervals import Array, Mask, Numbers
 from formulations.plan import GRADIENTS_SPLIT, Configuration
 from formulations.schedules.registry import SCHEDULES
 from solver.verify.bounds import Prover, config_key
 from solver.verify.epilogue import LeastCosts
-
-Numbers = NDArray[np.float64]
-Array = NDArray[np.int64]
-Mask = NDArray[np.bool_]
 
 #: Taken off every bound, relative.
 MARGIN = 1e-12

@@ -15,9 +15,9 @@ from functools import cached_property
 from math import gcd
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from formulations.costs.intervals import interval_sums
+from formulations.costs.intervals import Array, interval_sums
 from formulations.costs.memory import layer_parameters
 from formulations.costs.placement import NodeTerms, Placer
 from formulations.costs.sharding import GATHER_FACTORS, SYNC_FACTORS, expert_rings_ns
@@ -28,7 +28,6 @@ from formulations.plan import Configuration
 from formulations.units import NANOSECONDS_PER_SECOND, ceil_div
 from solver.verify.findings import NOISE
 
-Array = NDArray[np.int64]
 #: Gradient sync and gather of a stage by layer [L], each with its start.
 Rings = tuple[Array, int, Array, int]
 

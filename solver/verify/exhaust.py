@@ -18,8 +18,8 @@ from functools import cached_property
 from itertools import chain
 
 import numpy as np
-from numpy.typing import NDArray
 
+from formulations.costs.intervals import Array, Mask
 from formulations.costs.plan_costs import PlanCosts, plan_costs
 from formulations.plan import Configuration, Plan
 from formulations.schedules.graph import ScheduleGraph, schedule_graph
@@ -32,9 +32,6 @@ from solver.verify.orders import OrderGraph
 from solver.verify.path_lengths import Remaining
 from solver.verify.refutation import Allowed, Refutation, question_of
 from solver.verify.zone_links import keeps_stages_apart
-
-Array = NDArray[np.int64]
-Mask = NDArray[np.bool_]
 
 #: End times held at once.
 MOST_TIMES = 1 << 25

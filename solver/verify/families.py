@@ -24,15 +24,14 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
 
+from formulations.costs.intervals import Array
 from formulations.instance.search import ScheduleName
 from formulations.schedules.graph import ScheduleGraph, schedule_graph
 from formulations.schedules.paths import device_path, last_down, path_counts, returned
 from formulations.schedules.registry import SCHEDULES
 
-Path = NDArray[np.int64]
-Count = int | NDArray[np.int64]
+Count = int | Array
 Visits = tuple[tuple[int, int, int], ...]  #: per chunk forwards, backwards, messages from before
 
 THERE: Visits = ((1, 0, 1),)
@@ -89,7 +88,7 @@ def families(
     return tuple(by_device)
 
 
-def members_of(schedule: ScheduleName, p: int, k: int, m: Path) -> list[Member]:
+def members_of(schedule: ScheduleName, p: int, k: int, m: Array) -> list[Member]:
     """The same for stage k and many m at once; one chunk per device.
 
     With a larger m the longest path is no shorter: with as many turns all grow.
@@ -108,7 +107,7 @@ def members_of(schedule: ScheduleName, p: int, k: int, m: Path) -> list[Member]:
     return members
 
 
-def _paths(graph: ScheduleGraph, k: int) -> Iterator[Path]:
+def _paths(graph: ScheduleGraph, k: int) -> Iterator[Array]:
     """Candidates for device k, whether or not they are paths of this graph."""
     for stage in range(k, graph.num_stages, graph.num_devices):
         yield returned(graph, stage)
@@ -117,7 +116,7 @@ def _paths(graph: ScheduleGraph, k: int) -> Iterator[Path]:
     yield device_path(graph, k)
 
 
-def _member(graph: ScheduleGraph, k: int, path: Path) -> Member | None:
+def _member(graph: ScheduleGraph, k: int, path: Array) -> Member | None:
     """What a path visits; None if it is none, or not the same on all devices before or after."""
     try:
         counts = path_counts(graph, path)

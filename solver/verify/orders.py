@@ -27,9 +27,8 @@ from itertools import islice
 from math import gcd
 
 import numpy as np
-from numpy.typing import NDArray
 
-from formulations.costs.intervals import interval_sums
+from formulations.costs.intervals import Array, interval_sums
 from formulations.costs.tables import CostTables
 from formulations.costs.transfers import inside_ns, outside_ns
 from formulations.instance import Link
@@ -37,8 +36,6 @@ from formulations.plan import Configuration, Degrees
 from formulations.space.slots import limits_orders, may_follow
 from solver.verify.epilogue import Epilogues, LeastCosts
 from solver.verify.zone_links import passing, zone_legs, zone_slots
-
-Array = NDArray[np.int64]
 
 #: With more steps times lanes for one stage, the graph is not built.
 MOST_STEPS = 100_000

@@ -7,12 +7,10 @@ from math import prod
 from types import EllipsisType
 
 import numpy as np
-from numpy.typing import NDArray
 
+from formulations.costs.intervals import Array
 from formulations.units import ceil_div
 from solver.verify.families import NEVER
-
-Array = NDArray[np.int64]
 
 Nodes = tuple[int, ...]  #: nodes by group
 Can = Callable[[Nodes, int], bool]

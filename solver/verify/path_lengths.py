@@ -5,13 +5,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
 
+from formulations.costs.intervals import Array, Mask
 from solver.verify.families import BACK, NEVER, Member, Visits
 from solver.verify.orders import Step
-
-Array = NDArray[np.int64]
-Mask = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)

@@ -26,8 +26,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from formulations.costs.intervals import Array, Mask
 from formulations.plan import Configuration
 from formulations.units import ceil_div
 from solver.interrupt import Deadline, TimeUp
@@ -37,10 +37,6 @@ from solver.verify.orders import OrderGraph
 from solver.verify.path_lengths import Choices, LaneWays, Remaining
 from solver.verify.stages import ChunkStages, Stages
 from solver.verify.windows import by_windows
-
-Array = NDArray[np.int64]
-Mask = NDArray[np.bool_]
-
 
 #: Per stage [J, n, n] layers that may run on nodes of a group.
 Allowed = list[Mask]

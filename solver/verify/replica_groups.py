@@ -33,8 +33,8 @@ from itertools import combinations
 from math import gcd
 
 import numpy as np
-from numpy.typing import NDArray
 
+from formulations.costs.intervals import Mask
 from formulations.costs.plan_costs import plan_costs
 from formulations.plan import Configuration, Plan
 from formulations.schedules.registry import SCHEDULES
@@ -49,8 +49,6 @@ from solver.verify.path_lengths import Remaining
 from solver.verify.refutation import Allowed, Refutation
 from solver.verify.stages import Stages
 from solver.verify.zone_links import keeps_stages_apart
-
-Mask = NDArray[np.bool_]
 
 #: With more kinds of lanes these are not dealt out.
 MOST_KINDS = 48

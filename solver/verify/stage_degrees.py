@@ -29,8 +29,8 @@ from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from formulations.costs.intervals import Numbers
 from formulations.costs.plan_costs import PlanCosts, plan_costs
 from formulations.costs.stage_places import StagePlacer, stage_tables
 from formulations.costs.tables import CostTables
@@ -210,9 +210,6 @@ class StageGraph(OrderGraph):
         for gpu in range(start, start + gpus, degrees.width):
             slot = range(gpu % size, gpu % size + degrees.width)
             yield Group(node=node + gpu // size, gpus=tuple(slot))
-
-
-Numbers = NDArray[np.float64]
 
 
 class StageWork:

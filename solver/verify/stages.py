@@ -15,18 +15,14 @@ from collections.abc import Sequence
 from functools import cached_property, lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
 
-from formulations.costs.intervals import interval_maxima, interval_sums
+from formulations.costs.intervals import Array, Mask, interval_maxima, interval_sums
 from formulations.plan import Configuration
 from formulations.schedules.registry import SCHEDULES, held
 from solver.verify.bounds import Prover
 from solver.verify.families import NEVER, Member, families, members_of
 from solver.verify.orders import OrderGraph
 from solver.verify.path_lengths import Choices, Costs, LaneWays, Remaining
-
-Array = NDArray[np.int64]
-Mask = NDArray[np.bool_]
 
 
 class Stages:

@@ -15,8 +15,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
+from formulations.costs.intervals import Array
 from formulations.costs.template_costs import (
     between_ns,
     stage_tables,
@@ -44,8 +44,6 @@ from solver.verify.path_lengths import Choices
 from solver.verify.refutation import Refutation
 from solver.verify.stage_degrees import Move, StageGraph, Standing
 from solver.verify.stages import Stages
-
-Array = NDArray[np.int64]
 
 
 @dataclass(frozen=True)

@@ -43,17 +43,14 @@ from functools import lru_cache
 from itertools import pairwise
 
 import numpy as np
-from numpy.typing import NDArray
 
+from formulations.costs.intervals import Array, Mask
 from formulations.instance.search import ScheduleName
 from formulations.schedules.graph import schedule_graph
 from formulations.schedules.operations import Kind
 from solver.verify.families import BACK, NEVER
 from solver.verify.path_lengths import Remaining
 from solver.verify.stages import Stages
-
-Array = NDArray[np.int64]
-Mask = NDArray[np.bool_]
 
 #: Classes at first; none is made narrower than this part of the claim.
 CLASSES = 8

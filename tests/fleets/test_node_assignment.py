@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from formulations.costs.intervals import Array
 from formulations.fleet import Pipeline
 from formulations.transition import Links
 from solver.fleets import node_assignment
 from solver.fleets.node_assignment import (
     FORBIDDEN,
-    Array,
     NodeAssigner,
     Situation,
     cheapest,

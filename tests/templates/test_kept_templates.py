@@ -7,10 +7,10 @@ import pytest
 
 from solver.fleets.template_document import TemplatesDocument, templates_document
 from solver.graph.gpu_graph import Counts
+from solver.interrupt import Stop
 from solver.study.store import StudyError, open_study, read_study
 from solver.templates.generate import TemplateGenerator, TemplateOptions, best_of_strategies
 from solver.templates.kept_templates import Found, open_mixes
-from solver.templates.step_time import Stop
 from tests.command_line import output
 from tests.conftest import ROOT
 from tests.random_fleets import fleet_instance

@@ -8,7 +8,8 @@ from bench.oobleck_templates import step_time
 from formulations.instance.search import ScheduleName
 from formulations.node_sharing import NodeSplit
 from solver.graph.places import PlaceCosts, Places
-from solver.templates.step_time import Stop, TemplateOutcome, best_template
+from solver.interrupt import Stop
+from solver.templates.step_time import TemplateOutcome, best_template
 from tests.seeds import one_each
 from tests.template_cases import all_templates, finals_of, fits, small_case
 
