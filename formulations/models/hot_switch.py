@@ -29,9 +29,8 @@ all k in (6) and (7): most of them never decide, and are left out until they do.
     content; sum of m_i parts[i] >= PARTS if anything runs; for some k, time >= sequence time of k *
     whole[i, k], and sum of m_i whole[i, k] >= number of those >= k that run. (A product of parts
     and of all work, of 10^14 and more, made presolve of OR-Tools 9.15 lose optima.)
-(8) Cut for (7): time >= sum over k of h(k) + fill; h(k) = 1 / sum of m_i / work_i(k), and fill the
-    largest over k of the least (p_i - 1) peak_i(k). For h is concave and doubles with work, so that
-    h(w + w') >= h(w) + h(w').
+(8) Cut for (7): time >= sum over k of h(k), h(k) = 1 / sum of m_i / work_i(k). For h is concave
+    and doubles with work, so that h(w + w') >= h(w) + h(w').
 Assumptions. Each strategy has one group at most. An anchor that runs something runs it last, or
 between two others: first, it would only send gradients besides.
 Left out. Orders of atoms in a group.
@@ -200,17 +199,13 @@ class _SetTime:
         """(7) and (8)."""
         model, times = self._model, self._times
         time, shares = model.time("time", longest_ns), list[Term]()
-        # (8)
         works, peaks = times.work_ns.tolist(), times.longest_row_ns.tolist()
+        # (8)
         fastest = [
             floor(1 / sum(Fraction(m, max(w, 1)) for m, w in zip(times.alike, each, strict=True)))
             for each in zip(*works, strict=True)
         ]
-        fills = [
-            min(n * peak for n, peak in zip(times.further, each, strict=True))
-            for each in zip(*peaks, strict=True)
-        ]
-        model.at_most(8, total_of(self._sum(fastest), self._peak(fills)), time)
+        model.at_most(8, self._sum(fastest), time)
         # (7): by kind
         for i, alike in enumerate(times.alike):
             rows = self._quotient(times.content.tolist(), times.room[i], f"rows[{i}]")
