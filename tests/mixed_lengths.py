@@ -11,15 +11,7 @@ from pathlib import Path
 
 from formulations.instance import Instance
 from formulations.instance.load import parse_instance
-from formulations.lengths.problem import (
-    Atom,
-    Mixed,
-    Replica,
-    Rows,
-    RowTime,
-    Strategy,
-    Switching,
-)
+from formulations.lengths.problem import Atom, Mixed, Replica, Rows, RowTime, Strategy, Switching
 from formulations.lengths.row_times import PlanRows
 from formulations.lengths.strategy_time import PARTS
 from formulations.lengths.tour import Group, Tour

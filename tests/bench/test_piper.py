@@ -6,10 +6,7 @@ from pathlib import Path
 import pytest
 
 from bench.piper import EQUAL, read_problem
-from bench.piper_problem import (
-    PS_PER_S,
-    ThroughputSearch,
-)
+from bench.piper_problem import PS_PER_S, ThroughputSearch
 from tests.seeds import one_each
 
 

@@ -12,11 +12,7 @@ from solver.enumeration.engine import solve_split
 from solver.graph.edges import Layers, build_layers
 from solver.graph.problem import SplitProblem
 from solver.interrupt import after
-from tests.graph.drawn import (
-    NO_CUTOFF,
-    best_ns,
-    problems,
-)
+from tests.graph.drawn import NO_CUTOFF, best_ns, problems
 from tests.recorded import as_recorded, digest
 
 

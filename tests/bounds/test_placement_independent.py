@@ -2,12 +2,7 @@
 
 import pytest
 
-from solver.bounds.placement_independent import (
-    ConfigColumns,
-    send_ns,
-    tails,
-    tied_ns,
-)
+from solver.bounds.placement_independent import ConfigColumns, send_ns, tails, tied_ns
 from tests.bounds.drawn import drawn_configs
 from tests.chain_instances import equal_nodes
 from tests.recorded import as_recorded, digest, summary

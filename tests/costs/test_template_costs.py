@@ -10,13 +10,7 @@ from formulations.fleet import Design, Template, stage_on
 from formulations.node_sharing import NodeSplit
 from formulations.plan import Recomputed
 from tests.random_configs import zoned
-from tests.random_fleets import (
-    STRATEGY,
-    enlarged,
-    even_designs,
-    fleet_instance,
-    random_template,
-)
+from tests.random_fleets import STRATEGY, enlarged, even_designs, fleet_instance, random_template
 from tests.recorded import as_recorded, summary
 
 

@@ -4,12 +4,7 @@ import pytest
 
 from formulations.instance.parts import layer_of, lookup, projection
 from formulations.units import GIB
-from tests.architectures import (
-    build,
-    gpt,
-    kinds_of_workloads,
-    layer,
-)
+from tests.architectures import build, gpt, kinds_of_workloads, layer
 from tests.oracles.agreement import check_layers
 from tests.recorded import as_recorded, digest
 

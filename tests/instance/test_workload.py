@@ -5,12 +5,7 @@ from typing import get_args
 import pytest
 
 from formulations.instance.transformer import build_workload
-from formulations.instance.workload import (
-    PRECISIONS,
-    Precision,
-    Recompute,
-    padded_vocabulary,
-)
+from formulations.instance.workload import PRECISIONS, Precision, Recompute, padded_vocabulary
 from tests.architectures import GPT2, build, kinds_of_workloads
 from tests.recorded import as_recorded, digest
 

@@ -2,15 +2,7 @@
 
 import random
 
-from formulations.lengths.tour import (
-    Group,
-    Single,
-    Tour,
-    best_single,
-    group_figures,
-    hops,
-    step_ns,
-)
+from formulations.lengths.tour import Group, Single, Tour, best_single, group_figures, hops, step_ns
 from tests.mixed_lengths import free_tours, random_mixed, tour_ns
 from tests.recorded import as_recorded, digest
 

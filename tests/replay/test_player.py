@@ -10,14 +10,7 @@ import pytest
 
 from formulations.errors import PlannerError
 from solver.replay.player import Replay, replay
-from solver.replay.policy import (
-    Checkpoints,
-    Configuration,
-    InFlight,
-    Policy,
-    Reconfigure,
-    Recovery,
-)
+from solver.replay.policy import Checkpoints, Configuration, InFlight, Policy, Reconfigure, Recovery
 from solver.replay.trace import Event, EventKind, Trace
 from tests.random_fleets import even_designs, fleet_of
 from tests.recorded import as_recorded

@@ -5,14 +5,7 @@ from pathlib import Path
 import pytest
 
 from formulations.errors import InstanceError
-from solver.replay.trace import (
-    Event,
-    Trace,
-    failures_trace,
-    length_ns,
-    read_trace,
-    regular_trace,
-)
+from solver.replay.trace import Event, Trace, failures_trace, length_ns, read_trace, regular_trace
 from tests.refusals import refusals
 
 NODES = ("a-0", "a-1", "b-0")

@@ -12,12 +12,7 @@ from formulations.space.launch import runs
 from solver.interrupt import TimeUp
 from solver.search import feasibility_relaxation
 from solver.search.driver import solve
-from solver.search.feasibility_relaxation import (
-    MEMORY_STEP_GIB,
-    explain,
-    relaxations,
-    with_memory,
-)
+from solver.search.feasibility_relaxation import MEMORY_STEP_GIB, explain, relaxations, with_memory
 from tests.brute_force import optimum_ns
 from tests.certified_cases import instance
 from tests.recorded import as_recorded

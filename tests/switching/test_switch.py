@@ -14,11 +14,7 @@ from tests.oracles.switch import needs
 from tests.recorded import as_recorded
 from tests.small_instances import expert_instance, random_instance
 from tests.stage_degrees import unlike_instance
-from tests.switch_cases import (
-    switches,
-    tiny_switch,
-    zoned_instance,
-)
+from tests.switch_cases import switches, tiny_switch, zoned_instance
 
 
 @pytest.mark.parametrize(
