@@ -8,33 +8,15 @@ import pytest
 from formulations.costs.layer_factors import BLOCKS
 from formulations.costs.plan_costs import plan_costs
 from formulations.instance.load import parse_instance
-from formulations.plan import Degrees
-from solver.measure.calibration import megatron_plan
 from solver.simulate import step_time_ns
 from solver.uncertainty import CONFIGURATION, TOGETHER, StepEstimate, step_estimate
-
-INSTANCE = """
-name: small
-workload:
-  sizes: {hidden_size: 1024, layers: 12, heads: 16, vocabulary_size: 50257}
-  sequence_length: 1024
-  global_batch: 32
-  precision: fp16
-cluster:
-  groups:
-    - {name: node, gpu: A100-80, gpus_per_node: 8, nodes: 1}
-search: {recompute: none, zero: 0}
-"""
+from tests.measure.test_calibration import INSTANCE, step_of
 
 
 def _estimate(tp: int, dp: int, pp: int) -> StepEstimate:
-    instance = parse_instance(INSTANCE, "small.yaml", Path())
-    fields = {"degrees": (Degrees(tp=tp),), "dp": dp, "pp": pp, "micro_batch": 1, "vpp": 1}
-    more = {"schedule": "1f1b", "recompute": ("none",), "zero": 0, "nodes_used": (1,)}
-    plan = megatron_plan(instance, fields | more)
-    assert plan is not None
-    estimate = step_estimate(instance, plan)
-    step_s = step_time_ns(plan_costs(instance, plan)) / 1e9
+    step = step_of(parse_instance(INSTANCE, "small.yaml", Path()), tp, dp, pp)
+    estimate = step_estimate(step.instance, step.plan)
+    step_s = step_time_ns(plan_costs(step.instance, step.plan)) / 1e9
     assert exp(estimate.log_s) == pytest.approx(step_s)
     assert sum(estimate.shares.values()) == pytest.approx(1, abs=1e-6)
     return estimate

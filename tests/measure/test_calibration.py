@@ -37,8 +37,9 @@ def _rows(planned: Instance, path: Path, lines: list[str]) -> list[MeasuredStep]
     return [step for step, _ in read_steps(path, planned)]
 
 
-def _step(planned: Instance) -> MeasuredStep:
-    fields = {"degrees": (Degrees(tp=1),), "dp": 8, "pp": 1, "micro_batch": 1, "vpp": 1}
+def step_of(planned: Instance, tp: int = 1, dp: int = 8, pp: int = 1) -> MeasuredStep:
+    """A step of 0.3 s of Megatron-LM's plan with these degrees."""
+    fields = {"degrees": (Degrees(tp=tp),), "dp": dp, "pp": pp, "micro_batch": 1, "vpp": 1}
     more = {"schedule": "1f1b", "recompute": ("none",), "zero": 0, "nodes_used": (1,)}
     plan = megatron_plan(planned, fields | more)
     assert plan is not None
@@ -101,7 +102,7 @@ def test_the_network_has_a_factor_of_its_own(tmp_path: Path) -> None:
 
 def test_steps_of_other_widths_count_by_how_near_they_are(planned: Instance) -> None:
     """Covariance of layers with those of a model as wide, half and a quarter as wide, by hand."""
-    step = _step(planned)
+    step = step_of(planned)
     kernels = step.kernels
     shapes = [kernels._replace(width=width) for width in (1024, 512, 256)]
     prior = Fit((Tangent.of(step, Factors(0.0, 0.0)),)).prior(shapes)

@@ -14,16 +14,15 @@ from formulations.instance import Instance
 from formulations.instance.load import load_instance
 from formulations.instance.search import ScheduleName
 from formulations.plan import Configuration, Degrees
-from formulations.space import PlanSpace, configs
+from formulations.space import configs
 from solver.bounds.largest_share import config_bound_ns
-from solver.bounds.stage_choice import StageChoice
 from solver.enumeration.engine import ConfigAnswer
 from solver.export import flagscale
 from solver.export.job import Job
 from solver.export.registry import EXPORTERS
 from solver.graph.problem import Intervals
 from solver.heuristics.time_tables import TimeTables
-from solver.interrupt import Deadline, after
+from solver.interrupt import after
 from solver.options import SolveOptions
 from solver.plan_figures import build_document
 from solver.search import enumeration as module
@@ -32,8 +31,6 @@ from solver.search.driver import solve
 from solver.search.enumeration import enumerate_config, lacks_memory
 from solver.simulate import step_time_ns
 from solver.verify import verify_document
-from solver.verify.bounds import Prover
-from solver.verify.stage_degrees import StageWork, exhaust_stages
 from tests import brute_force
 from tests.best_plans import check_claims
 from tests.graph.drawn import NO_CUTOFF, Questions, drawn_tables, uneven_tables
@@ -206,25 +203,16 @@ def answer(instance: Instance, config: Configuration) -> ConfigAnswer:
 @pytest.mark.parametrize("make", [stage_instance, meshed_instance])
 @each_of(range(90), 45)
 def test_search_equals_brute_force(seed: int, make: Callable[[int], Instance]) -> None:
-    """The best plan of every config; bounds are no higher, and the verifier finds none below it."""
+    """The best plan of every config, which its target launches."""
     instance = make(seed)
-    prover, choice = Prover(PlanSpace(instance)), StageChoice(instance)
-    work = StageWork(prover)
     for config in small_configs(instance):
         best = Bench(instance, config).optimum_ns()
         found = answer(instance, config)
         assert found.step_time_ns == best, (seed, config)
         if best is None or found.plan is None:
             continue
-        bound = choice.bound_ns(config)
-        assert max(bound, work.bound_ns(config)) <= best, (seed, config)
         assert step_time_ns(plan_costs(instance, found.plan)) == best, (seed, config)
         if make is meshed_instance:  # each mesh is a run of ranks
             job = Job(instance, found.plan)
             assert not list(EXPORTERS["flagscale"].faults(job)), (seed, config)
             flagscale.check(job, flagscale.files(job))
-        below = exhaust_stages(prover, config, best, Deadline(None))
-        above = exhaust_stages(prover, config, best + 1, Deadline(None))
-        assert below is not None, (seed, config)
-        assert above is not None, (seed, config)
-        assert (below.plan, above.step_time_ns) == (None, best), (seed, config)

@@ -5,42 +5,20 @@ from dataclasses import replace
 
 import pytest
 
-from formulations.costs.tables import build_tables
 from formulations.instance.search import SearchSpace
-from formulations.space import configs
 from solver.document import PlanDocument
 from solver.options import SolveOptions
 from solver.plan_figures import build_document
 from solver.search.driver import solve
 from solver.verify import Effort, Verification, verify_document
-from tests.best_plans import check_space
-from tests.brute_force import all_orders
 from tests.certified_cases import CASES, instance, solved_document
 from tests.random_configs import cramped_instance, one_degree, recomputing
 from tests.recorded import as_recorded
 from tests.resealed import forged
 from tests.search.test_enumeration import answer, small_configs
-from tests.seeds import one_each
 from tests.small_instances import layer, workload
-from tests.stage_degrees import stage_instance, unlike_instance
+from tests.stage_degrees import stage_instance
 from tests.verify.forgeries import judged
-
-
-@pytest.mark.parametrize("seed", one_each(range(60), 12))
-def test_both_list_the_same_unlike_degrees(seed: int) -> None:
-    """Of node groups with degrees of their own, for FlagScale and for any target."""
-    made = unlike_instance(seed)
-    workload = made.workload.but(tied_embeddings=seed % 3 == 0)
-    fields = {"micro_batches": "even", "schedule": ("1f1b",), "zero": (seed % 2,)}
-    for target in ("flagscale", "any"):
-        own = {"target": target, "sequence_parallel": seed % 4 > 0, **fields}
-        instance = made.but(search=own, workload=workload)
-        check_space(instance)
-        if target == "flagscale":
-            listed = set(configs(instance))
-            for config in configs(instance.but(search={"target": "any"})):
-                orders = all_orders(build_tables(instance, config))
-                assert (config in listed) == bool(orders), "those that it can run in some order"
 
 
 def per_stage() -> PlanDocument:
