@@ -24,13 +24,11 @@ from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from formulations.costs.intervals import Array, Mask, interval_sums
 from formulations.errors import PlannerError
 from formulations.lengths.problem import Atom, Mixed, Rows, Strategy
 from formulations.units import seconds
-
-Numbers = NDArray[np.int64]
 
 #: Above every time; three of them add up without leaving 64 bits.
 NEVER: Final = np.int64(1) << 60
@@ -43,10 +41,10 @@ _MOST_NS: Final = 1 << 47
 class _Totals(NamedTuple):
     """Of sets of atoms, [set], or [kind of replica, set]; see the module."""
 
-    work: Numbers
-    apart: Numbers
-    content: Numbers
-    longest_row_ns: Numbers
+    work: Array
+    apart: Array
+    content: Array
+    longest_row_ns: Array
 
 
 class StrategyTimes:
@@ -118,12 +116,12 @@ class StrategyTimes:
             return None
         return int(self._elapsed(self._totals_of_set(atoms))[0]) + self.visit_ns
 
-    def of_intervals(self) -> Numbers:
+    def of_intervals(self) -> Array:
         """[i, j] time of atoms i .. j - 1; NEVER where one does not fit, and for j <= i."""
         size = len(self.fits)
         first, stop = np.triu_indices(size + 1, 1)
         totals = self._totals(np.arange(size), first, stop)
-        unfit = _between(~self.fits, first, stop)
+        unfit = interval_sums(~self.fits)[..., first, stop]
         times = np.full((size + 1, size + 1), NEVER)
         times[first, stop] = np.where(unfit > 0, NEVER, self._elapsed(totals) + self.visit_ns)
         return times
@@ -146,11 +144,11 @@ class StrategyTimes:
         atoms_apart: list[int] = chosen[apart >= least_ns].tolist()
         return atoms_apart
 
-    def apart_ns(self, atoms: Numbers, number: Numbers) -> Numbers:
+    def apart_ns(self, atoms: Array, number: Array) -> Array:
         """[..] least time in which replicas run so many sequences of each of these atoms."""
         each = self.sequence_ns[:, atoms]
         if len(self.alike) == 1:
-            like: Numbers = -(-number // self.alike[0]) * each[0]
+            like: Array = -(-number // self.alike[0]) * each[0]
             return like
         alike = np.array(self.alike).reshape(-1, *(1,) * number.ndim)
         enough_ns = number * each.min(axis=0)  # 0 where a replica runs any number in no time
@@ -160,7 +158,7 @@ class StrategyTimes:
     def _totals_of_set(self, atoms: Sequence[int]) -> _Totals:
         return self._totals(np.array(sorted(atoms)), np.array([0]), np.array([len(atoms)]))
 
-    def _totals(self, atoms: Numbers, first: Numbers, stop: Numbers) -> _Totals:
+    def _totals(self, atoms: Array, first: Array, stop: Array) -> _Totals:
         """[set] of the runs first .. stop - 1 among some atoms, ascending."""
         begins, row = np.unique(first, return_inverse=True)
         ends, column = np.unique(stop, return_inverse=True)
@@ -170,13 +168,13 @@ class StrategyTimes:
         longest = np.maximum.accumulate(longest, axis=2)[:, row, stop - 1]
         # [begin, end] the most over atoms k >= begin, with as many sequences as k .. end - 1 have
         places = np.arange(len(atoms))[:, None]
-        number = np.maximum(_between(self._number[atoms], places, ends), 0)
+        number = np.maximum(interval_sums(self._number[atoms])[..., places, ends], 0)
         apart = self.apart_ns(np.broadcast_to(atoms[:, None], number.shape), number)
         apart = np.maximum.accumulate(apart[::-1], axis=0)[::-1][begins][row, column]
-        work = _between(self.work_ns[:, atoms], first, stop)
-        return _Totals(work, apart, _between(self.content[atoms], first, stop), longest)
+        work = interval_sums(self.work_ns[:, atoms])[..., first, stop]
+        return _Totals(work, apart, interval_sums(self.content[atoms])[..., first, stop], longest)
 
-    def _elapsed(self, totals: _Totals) -> Numbers:
+    def _elapsed(self, totals: _Totals) -> Array:
         """[set] the time of sets."""
         if len(self.alike) > 1:
             alike = np.array(self.alike)[:, None]
@@ -190,10 +188,10 @@ class StrategyTimes:
         num_rows = -(-totals.content // (self.room[0] * dp))
         share_ns = np.maximum(-(-totals.work[0] // dp), totals.apart)
         fill_ns = self.further[0] * totals.longest_row_ns[0]
-        like: Numbers = share_ns + self.row_ns[0] * num_rows + fill_ns
+        like: Array = share_ns + self.row_ns[0] * num_rows + fill_ns
         return like
 
-    def _alone(self, totals: _Totals) -> tuple[Numbers, Numbers]:
+    def _alone(self, totals: _Totals) -> tuple[Array, Array]:
         """[kind, set] fill of a replica, and what it takes beside that for all of a set."""
         num_rows = -(-totals.content // np.array(self.room)[:, None])
         alone_ns = totals.work + np.array(self.row_ns)[:, None] * num_rows
@@ -205,24 +203,14 @@ def strategy_times(mixed: Mixed) -> list[StrategyTimes]:
     return [StrategyTimes(strategy, mixed.atoms, mixed.rows) for strategy in mixed.strategies]
 
 
-def _parts(time: Numbers, fill_ns: Numbers, alone_ns: Numbers) -> Numbers:
+def _parts(time: Array, fill_ns: Array, alone_ns: Array) -> Array:
     """[kind, set] parts of all that a replica does within times."""
     rest = time - fill_ns
     done = np.where(alone_ns > 0, rest * PARTS // np.maximum(alone_ns, 1), (rest >= 0) * PARTS)
     return np.clip(done, 0, PARTS)
 
 
-def _between(
-    values: NDArray[np.int64] | NDArray[np.bool_], first: Numbers, stop: Numbers
-) -> Numbers:
-    """[..., set] sums of values[..., first:stop]."""
-    sums: Numbers = np.zeros((*values.shape[:-1], values.shape[-1] + 1), dtype=np.int64)
-    np.cumsum(values, axis=-1, out=sums[..., 1:])
-    runs: Numbers = sums[..., stop] - sums[..., first]
-    return runs
-
-
-def _least(enough: Callable[[Numbers], NDArray[np.bool_]], times: Numbers) -> Numbers:
+def _least(enough: Callable[[Array], Mask], times: Array) -> Array:
     """[set] the least times that are enough, where `times` are."""
     low, high = np.zeros_like(times), times
     while (low < high).any():

@@ -15,9 +15,10 @@ from typing import Annotated
 import numpy as np
 from pydantic import Field
 
+from formulations.costs.intervals import Array
 from formulations.instance.record import Batch, Index
 from formulations.lengths.problem import STRICT, Mixed, Moves, Nanoseconds, Switching
-from formulations.lengths.strategy_time import NEVER, PARTS, Numbers, StrategyTimes, strategy_times
+from formulations.lengths.strategy_time import NEVER, PARTS, StrategyTimes, strategy_times
 from formulations.units import ceil_div
 
 
@@ -98,7 +99,7 @@ def back_ns(switching: Switching, strategy: int, anchor: int) -> int | None:
     return switching.gradients_ns[strategy][anchor]
 
 
-def switch_tables(mixed: Mixed) -> dict[str, Numbers]:
+def switch_tables(mixed: Mixed) -> dict[str, Array]:
     """Times [from, to] of switches out, between, back; NEVER where there is none, or no need."""
     strategies = range(len(mixed.strategies))
     tables = {}

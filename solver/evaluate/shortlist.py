@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 from math import exp, log, sqrt
 
 import numpy as np
-from numpy.typing import NDArray
 
+from formulations.costs.intervals import Numbers
 from formulations.errors import PlanError
 from formulations.instance import Instance
 from formulations.plan import Plan
@@ -32,7 +32,6 @@ from solver.search.driver import solve
 from solver.search.plan_search import EFFORTS, PlanSearch
 from solver.uncertainty import BAR, StepEstimate, covariance, step_estimate
 
-Floats = NDArray[np.float64]
 #: Draws of the expectation (1).
 DRAWS = 16384
 #: Variance that makes any covariance positive definite in floats.
@@ -43,7 +42,7 @@ LEAST_GAIN = 0.00001
 BEST = 0.5
 
 
-def picked(means: Floats, joint: Floats, count: int) -> Iterator[tuple[int, float]]:
+def picked(means: Numbers, joint: Numbers, count: int) -> Iterator[tuple[int, float]]:
     """(1): candidates by number, each with the share by which it lowers the expected minimum.
 
     means [n]: of log times; joint [n, n]: their covariance. Ends before `count` where no candidate
@@ -63,11 +62,11 @@ def picked(means: Floats, joint: Floats, count: int) -> Iterator[tuple[int, floa
         shortest = np.minimum(shortest, times[:, best])
 
 
-def drawn_times(means: Floats, joint: Floats) -> Floats:
+def drawn_times(means: Numbers, joint: Numbers) -> Numbers:
     """[draw, candidate] times, of DRAWS draws that are the same in every run."""
     normal = np.random.default_rng(0).standard_normal((DRAWS, len(means)))
     root = np.linalg.cholesky(joint + JITTER * np.eye(len(means)))
-    times: Floats = np.exp(means + normal @ root.T)
+    times: Numbers = np.exp(means + normal @ root.T)
     return times
 
 

@@ -25,6 +25,7 @@ from itertools import product
 import numpy as np
 from pydantic import TypeAdapter
 
+from formulations.costs.intervals import Array
 from formulations.errors import PlannerError
 from formulations.instance import Cluster, Instance, Workload
 from formulations.instance.lengths import Lengths
@@ -42,7 +43,7 @@ from formulations.lengths.row_times import (
     plan_rows,
     row_multiple,
 )
-from formulations.lengths.strategy_time import NEVER, Numbers, StrategyTimes
+from formulations.lengths.strategy_time import NEVER, StrategyTimes
 from formulations.plan import Configuration, Plan
 from formulations.space import configs_of
 from formulations.space.configurations import node_vectors
@@ -239,7 +240,7 @@ def useful(instance: Instance, strategies: Sequence[PlanRows]) -> list[PlanRows]
     return kept
 
 
-def _times(instance: Instance, strategy: Strategy) -> Numbers:
+def _times(instance: Instance, strategy: Strategy) -> Array:
     """[halvings of its rows, i, j] time of a strategy's rows for the classes i .. j - 1."""
     lengths = lengths_of(instance)
     several = lengths.rows == "packed" and max(r.stages for r in strategy.replicas) > 1

@@ -26,14 +26,12 @@ from itertools import product
 from math import sqrt
 
 import numpy as np
-from numpy.typing import NDArray
 
+from formulations.costs.intervals import Array, Numbers
 from formulations.errors import PlannerError
 from formulations.lengths.problem import Mixed, Replica, Rows, Strategy
 from formulations.lengths.tour import Group
 
-Numbers = NDArray[np.int64]
-Floats = NDArray[np.float64]
 #: Sequences of one row, as indices into the step's lengths.
 Row = tuple[int, ...]
 #: Rows of every replica, [replica][row]; a padded row holds one sequence.
@@ -144,11 +142,11 @@ class _Fractions:
     shared: with their shares of a row's fixed time, by (1); else without, by (1) and (2).
     """
 
-    def __init__(self, strategy: Strategy, lengths: Numbers, rows: Rows, shared: bool) -> None:
+    def __init__(self, strategy: Strategy, lengths: Array, rows: Rows, shared: bool) -> None:
         self._shared = shared
         counts = {k: n for k, n in strategy.kinds.items() if k.longest_row >= lengths[-1]}
         self._kinds = list(counts)
-        self._alone, works = list[Floats](), list[Floats]()
+        self._alone, works = list[Numbers](), list[Numbers]()
         for kind in counts:
             work = np.array([kind.time.sequence_ns(n) for n in lengths.tolist()], dtype=float)
             self._alone.append(work + kind.time.per_row_ns)  # [n] a row of each sequence, w + c
