@@ -1,4 +1,4 @@
-"""Sizes from a `config.json`; data/huggingface/*.txt: changes of one, and what they give."""
+"""Sizes from a `config.json`; data/huggingface: changes of one, and lines of errors."""
 
 import json
 
@@ -15,7 +15,6 @@ from tests.recorded import as_recorded, digest
 CONFIGS = ROOT / "tests" / "data" / "huggingface"
 COUNTS = PUBLISHED | COUNTED
 REFUSED = (CONFIGS / "errors.txt").read_text(encoding="utf-8").splitlines()
-WINDOWS = (CONFIGS / "windows.txt").read_text(encoding="utf-8").splitlines()
 CHANGES = (CONFIGS / "changes.txt").read_text(encoding="utf-8").splitlines()
 #: Types whose class defaults describe a published model.
 DEFAULTS = {
@@ -60,7 +59,7 @@ def test_sizes_are_the_recorded_ones() -> None:
     """All fields, of configs, of class defaults, and of changes; the longest sequence."""
     configs = {name: config_of(name) for name in COUNTS}
     configs |= {f"{kind} alone": config_of("", model_type=kind) for kind in DEFAULTS}
-    changes = (line.split(" | ")[:2] for line in [*CHANGES, *WINDOWS])
+    changes = (line.split(" | ") for line in CHANGES)
     configs |= {f"{name} {more}": config_of(name, **json.loads(more)) for name, more in changes}
     figures = {}
     for name, config in configs.items():
