@@ -88,10 +88,17 @@ class Run:
         written = {
             "name": "published",
             "workload": self.workload,
-            "cluster": {"groups": list(self.groups)} | self.cluster,
+            "cluster": {"groups": list(self.groups), "joined_nodes": self._joined} | self.cluster,
             "search": self.search,
         }
         return parse_instance(yaml.safe_dump(written, sort_keys=False), "row", Path())
+
+    @property
+    def _joined(self) -> int:
+        """Nodes that a tensor group, or the GPUs of a sequence, span; 1 where that is no number."""
+        over, rest = divmod(self.tp * self.cp, min(group["gpus_per_node"] for group in self.groups))
+        divides = not any(group["nodes"] % max(1, over) for group in self.groups)
+        return over if over and not rest and divides else 1
 
     def _check(self, instance: Instance) -> None:
         """What plans of ours lack. Raises NotExpressible."""

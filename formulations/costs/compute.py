@@ -192,7 +192,8 @@ class _Slot:
         Forward, backward, and of forward what recomputation per operator repeats: it keeps what
         is reduce-scattered. timed: whether the layer's times have that of the tensor group.
         """
-        degrees, workload, link = self.degrees, self.instance.workload, self.group.intra_node
+        degrees, workload = self.degrees, self.instance.workload
+        link = self.group.tensor_link(degrees.tp)
         forward_s, backward_s = 0.0, 0.0
         if not timed:
             seen = 1 - self.instance.search.overlap.tensor_parallel

@@ -3,7 +3,7 @@
 Each has s / cp of its tokens, of which causal attention gives all the same work: every GPU takes a
 piece from both ends (Megatron-LM, `--context-parallel-size`). So FLOPs and activations of a
 micro-batch are those of b / cp sequences; fused attention leaves out the masked half of the scores,
-whatever cp. A group lies inside a node, and holds the parameters cp times.
+whatever cp. A group lies inside a node, or fills joined ones, and holds the parameters cp times.
 
 Two ways to attend to all tokens, of which a layer uses the one that sends less unless the instance
 says which:
@@ -51,7 +51,8 @@ def context_s(
     """Seconds of traffic and sums in the forward and in the backward pass of b sequences."""
     if degrees.cp == 1 or not layer.key_value_bytes:
         return 0.0, 0.0
-    link, tp, cp, kv_heads = group.intra_node, degrees.tp, degrees.cp, instance.workload.kv_heads
+    tp, cp, kv_heads = degrees.tp, degrees.cp, instance.workload.kv_heads
+    link = group.copies_link(tp)
     method = instance.search.context_method or method_of(layer, tp, cp, kv_heads)
 
     def turns_s(size_bytes: float, starts: int) -> float:

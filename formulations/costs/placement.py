@@ -261,7 +261,8 @@ class Placer:
     def _rings_of(self, j: int, ranks: dict[int, int], lanes: dict[int, int]) -> NodeRings:
         """Of a node of group j, by stage: ranks of a ring on it, and rings on its link."""
         group, like = self.tables.instance.cluster.groups[j], lanes_like(self.tables.config, j)
-        inside, outside = group.intra_node, group.inter_node
+        inside = group.copies_link(self.tables.config.degrees[j].tp)
+        outside = group.inter_node
         return NodeRings(
             inside={
                 k: RingRate(ring_share(1, n) / inside.bandwidth_bytes_per_s, like)

@@ -196,7 +196,7 @@ def _exchange_ns(instance: Instance, config: Configuration, width: int, *, reduc
         group, degrees = cluster.groups[j], config.degrees[j]
         slots = group.gpus_per_node // degrees.width
         sharing = min(slots, size) * degrees.copies
-        inside.append((j, group.intra_node, sharing))
+        inside.append((j, group.copies_link(degrees.tp), sharing))
         between.append((j, group.inter_node, degrees.tp))
         across_inside.append((j, group.intra_node, ceil_div(slots, size)))
         across.append((j, group.inter_node, degrees.tp * sharing))

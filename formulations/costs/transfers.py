@@ -28,7 +28,8 @@ from formulations.units import ceil_ns
 
 
 def _inside_s(tables: CostTables, j: int, tensors: int) -> float:
-    link = tables.instance.cluster.groups[j].intra_node
+    group, degrees = tables.instance.cluster.groups[j], tables.config.degrees[j]
+    link = group.tensor_link(degrees.tp)
     return tensors * tables.send_bytes[j] / link.bandwidth_bytes_per_s + link.latency_s
 
 

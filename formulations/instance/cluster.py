@@ -32,6 +32,7 @@ from formulations.instance.record import (
     MAPPING,
     MOST_CHOICES,
     MOST_GPUS,
+    MOST_GPUS_PER_NODE,
     MOST_GROUPS,
     MOST_ZONE_PAIRS,
     NUMBER,
@@ -46,6 +47,7 @@ from formulations.instance.record import (
     first_beyond,
     refusal,
 )
+from formulations.units import ceil_div
 
 ZoneNames = tuple[str, str]
 
@@ -110,6 +112,38 @@ class NodeGroup(Record):
     inter_node: Link  #: out of the node, shared by its GPUs
     zone: Name | None = None  #: where the nodes stand; of all groups or of none
     spot: Spot | None = None  #: other terms, see `formulations.costs.renting`
+    machines: Count = 1  #: of a node, joined by the network; several are filled by one slot
+
+    @property
+    def gpus_per_machine(self) -> int:
+        """GPUs with links of their own between them."""
+        return self.gpus_per_node // self.machines
+
+    def may_hold(self, tp: int, width: int) -> bool:
+        """Whether a node may have slots of so many GPUs, in tensor groups of tp."""
+        if self.machines == 1:
+            return self.gpus_per_node % width == 0
+        each = self.gpus_per_machine
+        return width == self.gpus_per_node and 0 in (tp % each, each % tp)
+
+    def tensor_link(self, tp: int) -> Link:
+        """What a ring over a tensor group has: the GPUs' links, or the network between machines."""
+        return self.intra_node if tp <= self.gpus_per_machine else self._between_machines(1)
+
+    def copies_link(self, tp: int) -> Link:
+        """What a ring over the GPUs of a slot with the same tensors has.
+
+        From machine to machine there is one for each GPU whose tensors are not those of another.
+        """
+        alone = self.machines == 1
+        return self.intra_node if alone else self._between_machines(min(tp, self.gpus_per_machine))
+
+    def _between_machines(self, rings: int) -> Link:
+        """The slower of the links that a ring passes, of so many that leave a machine at a time."""
+        near, far, share = self.intra_node, self.inter_node, rings * self.machines
+        slower = min(near.bandwidth_bytes_per_s, far.bandwidth_bytes_per_s / share)
+        latency_s = max(near.latency_s, far.latency_s)
+        return Link(bandwidth_bytes_per_s=slower, latency_s=latency_s)
 
 
 class Cluster(Record):
@@ -162,8 +196,8 @@ class Cluster(Record):
 
     @cached_property
     def node_names(self) -> tuple[str, ...]:
-        """All nodes, group by group: NAME-0, NAME-1, ..."""
-        return tuple(f"{g.name}-{i}" for g in self.groups for i in range(g.nodes))
+        """All nodes, group by group: NAME-0, NAME-1, ...; joined ones as the first of theirs."""
+        return tuple(f"{g.name}-{i * g.machines}" for g in self.groups for i in range(g.nodes))
 
     @cached_property
     def node_groups(self) -> tuple[int, ...]:
@@ -282,6 +316,9 @@ class ClusterFile(Section):
     zone_links: list[ZonePairFile] = Field([], max_length=MOST_ZONE_PAIRS)
     """Links of pairs of zones that zone_link does not hold for, such as {zones: [east, west],
     bandwidth: 5 Gbit/s, latency: 30 ms}."""
+    joined_nodes: Count = 1
+    """So many nodes of a group, side by side, are one of the plan, which one group of tensor and
+    context parallelism fills: tp x cp GPUs. Default: groups stay inside nodes."""
     network_efficiency: dict[Count, Efficiency] | None = Field(
         None, min_length=1, max_length=MOST_CHOICES
     )
@@ -303,21 +340,57 @@ def resolve_cluster(written: ClusterFile, place: Place) -> Cluster:
         problem = f"more than {MOST_GPUS} GPUs up to this group"
         at = place.at("groups", beyond, "nodes")
         wrong.errors.append(at.error(problem, f"at most {MOST_GPUS} in all"))
-    listed = [(group, place.at("groups", j)) for j, group in enumerate(written.groups)]
-    groups = [wrong.of(_group, group, at, alone=alone) for group, at in listed]
+    joined_nodes = written.joined_nodes
+    places = [(group, place.at("groups", j)) for j, group in enumerate(written.groups)]
+    for group, at in places if joined_nodes > 1 else ():
+        wrong.of(_check_joined, group, at, joined_nodes)
+    groups = [wrong.of(_group, group, at, alone=alone) for group, at in places]
     wrong.tell()
     zones, pairs = [g.zone for g in written.groups], [pair.zones for pair in written.zone_links]
     for fault in zone_faults(zones, written.zone_link is not None, pairs):
         wrong.errors.append(place.at(*fault.path).error(fault.found, fault.allowed))
     wrong.tell()
+    efficiency = {1: 1.0} | (written.network_efficiency or {})
     return Cluster(
-        groups=tuple(filter(None, groups)),
+        groups=tuple(joined_group(group, joined_nodes) for group in groups if group),
         zone_link=written.zone_link,
         zone_links=tuple(
             ZonePair(zones=pair.zones, link=ZoneLink(**pair.model_dump(exclude={"zones"})))
             for pair in written.zone_links
         ),
-        network_efficiency=tuple(sorted(({1: 1.0} | (written.network_efficiency or {})).items())),
+        network_efficiency=tuple(
+            sorted({ceil_div(n, joined_nodes): efficiency[n] for n in sorted(efficiency)}.items())
+        ),
+    )
+
+
+def _check_joined(written: NodeGroupFile, place: Place, joined_nodes: int) -> None:
+    """Raises InstanceError for a group whose nodes cannot be joined by so many."""
+    if isinstance(written.nodes, CountRange) or written.nodes % joined_nodes:
+        number = "a range" if isinstance(written.nodes, CountRange) else str(written.nodes)
+        problem = f"{number}, with joined_nodes: {joined_nodes}"
+        raise place.at("nodes").error(problem, f"a multiple of {joined_nodes}")
+    if joined_nodes * written.gpus_per_node > MOST_GPUS_PER_NODE:
+        problem = f"{written.gpus_per_node}, with joined_nodes: {joined_nodes}"
+        most = f"{MOST_GPUS_PER_NODE // joined_nodes} or fewer"
+        raise place.at("gpus_per_node").error(problem, most)
+    if written.spot:
+        allowed = "no spot terms, which are those of single nodes, or joined_nodes: 1"
+        raise place.at("spot").error(f"with joined_nodes: {joined_nodes}", allowed)
+
+
+def joined_group(group: NodeGroup, joined_nodes: int) -> NodeGroup:
+    """The group whose nodes are so many of its own, with their links to others side by side."""
+    if joined_nodes == 1:
+        return group
+    network = group.inter_node
+    wide = network.but(bandwidth_bytes_per_s=joined_nodes * network.bandwidth_bytes_per_s)
+    return group.but(
+        nodes=group.nodes // joined_nodes,
+        gpus_per_node=joined_nodes * group.gpus_per_node,
+        price_usd_per_hour=joined_nodes * group.price_usd_per_hour,
+        inter_node=wide,
+        machines=joined_nodes,
     )
 
 

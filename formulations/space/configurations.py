@@ -76,14 +76,22 @@ def group_degrees(instance: Instance, vector: tuple[int, ...]) -> Iterator[tuple
     if instance.search.degrees == "uniform":
         for cp in instance.search.context_parallel:
             for degrees in alike_degrees(instance, [groups[j].gpus_per_node for j in used], cp):
-                yield uniform_degrees(instance, degrees.tp, cp)
+                if all(groups[j].may_hold(degrees.tp, degrees.width) for j in used):
+                    yield uniform_degrees(instance, degrees.tp, cp)
         return
     machines = [
         group.model_copy(update={"name": "", "nodes": vector[j]}) for j, group in enumerate(groups)
     ]
     alike = [(i, j) for i, j in combinations(used, 2) if machines[i] == machines[j]]
     for cp in instance.search.context_parallel:
-        choices = [slot_degrees(instance, groups[j].gpus_per_node, cp) for j in used]
+        choices = [
+            [
+                degrees
+                for degrees in slot_degrees(instance, groups[j].gpus_per_node, cp)
+                if groups[j].may_hold(degrees.tp, degrees.width)
+            ]
+            for j in used
+        ]
         for chosen in product(*choices):
             by_group = dict(zip(used, chosen, strict=True))
             sizes = {j: (degrees.tp, degrees.parts) for j, degrees in by_group.items()}
@@ -97,13 +105,15 @@ def expert_degrees(
     """Pairs of GPUs that may share the experts of a stage, and that split each: `Config.etp`.
 
     On node groups with equal degrees in one zone, in several zones those of a node alone; beside
-    tensor groups only where these split the sequence (Megatron-LM, arguments.py).
+    tensor groups only where these split the sequence (Megatron-LM, arguments.py); not on joined
+    nodes.
     """
     groups, search = instance.cluster.groups, instance.search
     used = [j for j, count in enumerate(vector) if count]
     first, zones = degrees[used[0]], {groups[j].zone for j in used}
     wide, alike = any(degrees[j].tp > 1 for j in used), all(degrees[j] == first for j in used)
-    free = alike and (instance.splits_sequence(first.tp) or not wide)
+    joined = any(groups[j].machines > 1 for j in used)
+    free = alike and not joined and (instance.splits_sequence(first.tp) or not wide)
     pairs: list[tuple[int, Literal[1] | None]] = []
     if "tp" in search.expert_tensor_parallel or not wide:
         pairs = [(ep, None) for ep in search.expert_parallel if ep == 1 or free]

@@ -87,16 +87,28 @@ def order_beside(instance: Instance, folder: Path) -> tuple[int, ...]:
         return tuple(groups)
     if clash := name_clash(instance.cluster):
         raise PlanError(str(path), clash, f"{APART}, or {OPTION} with node groups")
-    numbers = dict(zip(host_names(instance.cluster), groups, strict=True))
+    nodes = zip(host_names(instance.cluster), groups, strict=True)
+    numbers = {name: j for machines, j in nodes for name in machines}
     order: list[int] = []
+    missing = 0  # machines of the last node
     for line, name in enumerate(read_text(path, "names of hosts").splitlines(), 1):
         if not name.strip():
             continue
         if name.strip() not in numbers:
             allowed = f"{', '.join(list(numbers)[:3])}, ..., or {OPTION} with node groups"
             raise PlanError(f"{path}:{line}", f"the host {name.strip()}", allowed)
-        order.append(numbers[name.strip()])
-        _check_number(instance, order, f"{path}:{line}")
+        j = numbers[name.strip()]
+        group = instance.cluster.groups[order[-1] if missing else j]
+        if missing and j != order[-1]:
+            allowed = f"a host of {group.name}, of which {group.machines} follow each other"
+            raise PlanError(f"{path}:{line}", f"the host {name.strip()}", allowed)
+        if not missing:
+            order.append(j)
+            _check_number(instance, order, f"{path}:{line}")
+        missing = (missing or group.machines) - 1
+    if missing:
+        allowed = f"{missing} more of {group.name}, whose nodes are joined"
+        raise PlanError(str(path), f"{name.strip()} as the last host", allowed)
     if not order:
         raise PlanError(str(path), "no host", "one host a line")
     return tuple(order)

@@ -115,9 +115,10 @@ def _replicas(instance: Instance, run: Launched, used: Sequence[int]) -> int:
         if count and size % run.tp:
             allowed = f"a divisor of the {size} GPUs of a node of {group.name}"
             raise run.error("tp", f"tensor groups of {run.tp} GPUs", allowed)
-        if count and size % width:
+        if count and not group.may_hold(run.tp, width):
             problem = f"{run.cp} tensor groups of {run.tp} GPUs per sequence"
-            allowed = f"what divides the {size} GPUs of a node of {group.name}"
+            verb, node = ("divides", "a node") if group.machines == 1 else ("fills", "joined nodes")
+            allowed = f"what {verb} the {size} GPUs of {node} of {group.name}"
             raise run.error("cp", problem, allowed)
         slots += count * size // width
     if workload.kv_heads % run.tp:

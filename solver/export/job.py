@@ -27,12 +27,17 @@ def word(name: str) -> str:
     return re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-") or "plan"
 
 
-def host_names(cluster: Cluster) -> tuple[str, ...]:
-    """The nodes, in the order of `Cluster.node_names`, by names that no shell reads anything into.
+def host_names(cluster: Cluster) -> tuple[tuple[str, ...], ...]:
+    """The machines of all nodes, by names that no shell reads anything into; one unless joined.
 
-    Never a number, and unique unless `name_clash` says otherwise.
+    In the order of `Cluster.node_names`. Never numbers, and unique unless `name_clash` says
+    otherwise.
     """
-    return tuple(f"{word(group.name)}-{i}" for group in cluster.groups for i in range(group.nodes))
+    return tuple(
+        tuple(f"{word(group.name)}-{i}" for i in range(first, first + group.machines))
+        for group in cluster.groups
+        for first in range(0, group.nodes * group.machines, group.machines)
+    )
 
 
 #: How the names of node groups have to be.
@@ -139,11 +144,14 @@ class Job:
             degrees = self.degrees(k)
             for r, replica in enumerate(self.plan.replicas):
                 group = replica.stages[k].group
-                gpu_type = word(cluster.groups[cluster.node_groups[group.node]].gpu.name)
+                node_group = cluster.groups[cluster.node_groups[group.node]]
+                gpu_type = word(node_group.gpu.name)
                 for i, gpu in enumerate(group.gpus):
                     share, tensor = divmod(i, degrees.tp)
                     share += r * degrees.copies
-                    places.append((hosts[group.node], gpu, gpu_type, tensor, share, k))
+                    machine, index = divmod(gpu, node_group.gpus_per_machine)
+                    host = hosts[group.node][machine]
+                    places.append((host, index, gpu_type, tensor, share, k))
         return tuple(Rank(rank, *place) for rank, place in enumerate(places))
 
     @cached_property

@@ -77,17 +77,22 @@ def check_launcher(job: Job, texts: Mapping[str, str]) -> None:
     """Raises PlannerError unless what was written starts the plan's processes, all of them."""
     rows = list(csv.reader(io.StringIO(texts[RANKS])))[1:]
     expect("ranks.csv: ranks", rows, [[*map(str, rank)] for rank in job.ranks])
-    nodes, names = job.plan.node_order, host_names(job.instance.cluster)
-    expect("hosts.txt: hosts", texts[HOSTS].splitlines(), [names[node] for node in nodes])
-    gpus: dict[int, set[int]] = {node: set() for node in nodes}
+    cluster = job.instance.cluster
+    machines = host_names(cluster)
+    names = [name for node in job.plan.node_order for name in machines[node]]
+    expect("hosts.txt: hosts", texts[HOSTS].splitlines(), names)
+    gpus: dict[str, set[int]] = {name: set() for name in names}
     for stage in chain.from_iterable(replica.stages for replica in job.plan.replicas):
-        gpus[stage.group.node].update(stage.group.gpus)
+        node = stage.group.node
+        size = cluster.groups[cluster.node_groups[node]].gpus_per_machine
+        for gpu in stage.group.gpus:
+            gpus[machines[node][gpu // size]].add(gpu % size)
     cases = _CASE_READ.findall(texts[TORCHRUN])
-    expect("torchrun.sh: number of hosts", len(cases), len(nodes))
-    for place, node in enumerate(nodes):
-        visible = ",".join(map(str, sorted(gpus[node])))
-        planned = visible, *map(str, (len(nodes), place, len(gpus[node])))
-        for argument in (names[node], str(place)):
+    expect("torchrun.sh: number of hosts", len(cases), len(names))
+    for place, name in enumerate(names):
+        visible = ",".join(map(str, sorted(gpus[name])))
+        planned = visible, *map(str, (len(names), place, len(gpus[name])))
+        for argument in (name, str(place)):
             # bash takes the first pattern that matches
             case = next((case[2:] for case in cases if argument in case[:2]), None)
             expect(f"torchrun.sh: GPUs, nodes, rank and processes of {argument}", case, planned)

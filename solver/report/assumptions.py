@@ -76,6 +76,8 @@ def _assumed(
             "sequence parallel: what the backward pass gathers again is hidden behind products"
             " (Korthikanti et al. 2023)"
         )
+    if any(instance.cluster.groups[j].machines > 1 for j in config.groups_used):
+        yield "joined nodes: named after the first; rings from one to the other share the network"
     if any(group.parts > 1 for group in degrees):
         yield (
             "parts of a stage: each an equal share of every micro-batch, gradients reduced among"

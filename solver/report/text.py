@@ -104,7 +104,8 @@ def chain_text(workload: Workload) -> str:
 def cluster_text(instance: Instance) -> str:
     """Nodes and GPUs by group: "1 node of 4 A100-40, 3 nodes of 4 A10 in zone east"."""
     return ", ".join(
-        f"{counted(g.nodes, 'node')} of {g.gpus_per_node} {g.gpu.name}"
+        f"{counted(g.nodes * g.machines, 'node')} of {g.gpus_per_machine} {g.gpu.name}"
+        + (f", joined by {g.machines}" if g.machines > 1 else "")
         + (f" in zone {g.zone}" if g.zone else "")
         for g in instance.cluster.groups
     )

@@ -57,6 +57,8 @@ def cases(seed: int, number: int = 4) -> Iterator[Case]:
     if seed % 3 and instance.workload.per_op_fault() is None:
         ways = ("none", "per_op", "full") if seed % 3 == 1 else ("per_op",)
         instance = instance.but(search={"recompute": ways, "recompute_per": "stage"})
+    if seed % 7 in (1, 4, 6) and per != "per_stage" and kind != "experts":
+        instance = instance.but(cluster=_joined(instance.cluster))
     model = Model(sizes, TOKENS, width, width, gradient)
     for config in _configs(rng, instance, number):
         plan = _plan(rng, instance, config)
@@ -136,6 +138,12 @@ def _cluster(rng: random.Random, zones: bool) -> Cluster:
     link = ZoneLink(**_link(rng, 5e7).model_dump()) if len(set(names)) > 1 else None
     efficiency = ((1, 1.0), (2, 0.9), (3, 0.7))
     return Cluster(groups=tuple(groups), zone_link=link, network_efficiency=efficiency)
+
+
+def _joined(cluster: Cluster) -> Cluster:
+    """The cluster, whose nodes of several GPUs are two machines each."""
+    groups = [group.but(machines=1 + (group.gpus_per_node > 1)) for group in cluster.groups]
+    return cluster.with_groups(groups)
 
 
 def _search(rng: random.Random, kind: str, per: Any, precision: Precision) -> SearchSpace:

@@ -190,7 +190,7 @@ class Passes:
 
     def _tensor_s(self, x: int, j: int, slot: Degrees) -> tuple[float, float]:
         """All-reduces of a tensor group in the forward and in the backward pass of a layer."""
-        at, layer, link = self.at, self.at.rows[x], self.at.nodes_like(j).intra_node
+        at, layer, link = self.at, self.at.rows[x], self.at.near_tensors(j, slot.tp)
         size = at.tokens(slot) * at.model.element_bytes * at.model.hidden
         seen = 1 - at.instance.search.overlap.tensor_parallel
         all_reduce_s = seen * ring_s(2, slot.tp, size, link)
@@ -235,7 +235,7 @@ class Passes:
         heads = at.model.sizes.kv_heads or at.model.sizes.heads
         exchanged = heads % (tp * cp) == 0 and 2 * (keys + queries) < 3 * cp * keys
         method = at.instance.search.context_method or ("all_to_all" if exchanged else "ring")
-        link, gpu = at.nodes_like(j).intra_node, at.nodes_like(j).gpu
+        link, gpu = at.near_copies(j, slot.tp), at.nodes_like(j).gpu
         if method == "all_to_all":
             size = (cp - 1) / cp * (keys + queries) / (tp * cp)
             exchange_s = size / link.bandwidth_bytes_per_s + 2 * (cp - 1) * link.latency_s

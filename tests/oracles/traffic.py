@@ -64,6 +64,26 @@ class Places:
     def of(self, node: int) -> NodeGroup:
         return self.nodes_like(self.instance.cluster.node_groups[node])
 
+    def near(self, j: int, rings: int) -> Link:
+        """Of a ring inside a node; rings: that leave each of several machines, 0 if none does."""
+        group = self.nodes_like(j)
+        near, far = group.intra_node, group.inter_node
+        if group.machines == 1 or not rings:
+            return near
+        network = far.bandwidth_bytes_per_s / group.machines / rings
+        return Link(
+            bandwidth_bytes_per_s=min(near.bandwidth_bytes_per_s, network),
+            latency_s=max(near.latency_s, far.latency_s),
+        )
+
+    def near_tensors(self, j: int, tp: int) -> Link:
+        group = self.nodes_like(j)
+        return self.near(j, rings=int(tp * group.machines > group.gpus_per_node))
+
+    def near_copies(self, j: int, tp: int) -> Link:
+        group = self.nodes_like(j)
+        return self.near(j, rings=min(tp, group.gpus_per_node // group.machines))
+
     def zone_link(self, pair: Pair) -> Link:
         first, second = pair
         return self.instance.cluster.link_between(first, second)
@@ -201,7 +221,8 @@ class Rings:
                 size, ranks = self._bytes(x, slot, width), count * (1 if across else slot.copies)
                 if across:
                     size = ceil(size / (self._group * slot.copies))
-                inside.append((ranks, size, at.of(node).intra_node))
+                j = at.instance.cluster.node_groups[node]
+                inside.append((ranks, size, at.near_copies(j, slot.tp)))
                 between.append((self._crossing(node, across), size, at.of(node).inter_node))
             size = self._bytes(x, at.widest, width)
             for pair in self._zone_pairs(device):
@@ -343,7 +364,9 @@ class Messages:
         return ceil(elements * self.at.model.element_bytes / (slot.cp * parts))
 
     def _inside_s(self, node: int, size: float) -> float:
-        link = self.at.of(node).intra_node
+        j = self.at.instance.cluster.node_groups[node]
+        slot = next(s.degrees for row in self.at.stages for s in row if s.group.node == node)
+        link = self.at.near_tensors(j, slot.tp)
         return size / link.bandwidth_bytes_per_s + link.latency_s
 
     def _outside_s(self, end: Stage, link: Link, flows: int, tensors: int, widest: int) -> float:
