@@ -90,7 +90,12 @@ workload: {{{UNTIED}, global_batch: 32, flash_attention: true}}
 cluster:
   joined_nodes: 2
   groups:
-    - {{name: a, gpu: A100-80, gpus_per_node: 4, nodes: 4, inter_node: InfiniBand HDR, price: 1 USD/h}}
+    - name: a
+      gpu: A100-80
+      gpus_per_node: 4
+      nodes: 4
+      inter_node: InfiniBand HDR
+      price: 1 USD/h
 """
 
 
