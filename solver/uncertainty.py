@@ -38,8 +38,10 @@ from solver.simulate import simulate_step
 #: GPUs, of optimizers, of all together (software and hosts), of a configuration by itself.
 ENDS, TRAFFIC, UPDATE, TOGETHER, CONFIGURATION = 0.15, 0.3, 0.3, 0.05, 0.02
 #: Of experts (tokens per expert, permutation, imbalance); of what ZeRO 2 and 3 exchange with every
-#: micro-batch; of blocks before Ampere, of which steps of T4 alone show 16 bit.
-EXPERTS, SHARDING, BEFORE_AMPERE = 0.25, 0.3, 0.4
+#: micro-batch; of sequences that GPUs share, whose rings few steps show (torchtitan's on H100 are
+#: 1.7 and 2.7 times as long as predicted, SimuMax's on B200 1.1 times); of blocks before Ampere, of
+#: which steps of T4 alone show 16 bit.
+EXPERTS, SHARDING, CONTEXT, BEFORE_AMPERE = 0.25, 0.3, 0.3, 0.4
 #: 80 % of a normal distribution are within so many standard deviations.
 BAR = 1.2816
 
@@ -109,6 +111,8 @@ def step_estimate(instance: Instance, plan: Plan) -> StepEstimate:
         shares[Term("experts")] = sum(s for term, s in shares.items() if term.kind == "blocks")
     if plan.config.zero >= GRADIENTS_SPLIT:
         shares[Term("sharding")] = 1.0
+    if plan.config.cp > 1:
+        shares[Term("context")] = 1.0
     return StepEstimate(instance, plan.config, log(step.step_time_ns / 1e9), shares)
 
 
@@ -159,6 +163,7 @@ def covariance(estimates: Sequence[StepEstimate]) -> Floats:
     terms = list(dict.fromkeys(term for estimate in estimates for term in estimate.shares))
     shares = np.array([[each.shares.get(term, 0.0) for term in terms] for each in estimates])
     deviations = {"traffic": TRAFFIC, "update": UPDATE, "experts": EXPERTS, "sharding": SHARDING}
+    deviations["context"] = CONTEXT
     factors: Floats = np.diag([deviations.get(term.kind, 0.0) ** 2 for term in terms])
     types = {group.gpu.name: group.gpu for group in instance.cluster.groups}
     for kind, name in dict.fromkeys((term.kind, term.gpu) for term in terms if term.shape):

@@ -1,5 +1,6 @@
 """What steps may be off by: shares of the critical path, and what two plans share cancels."""
 
+from dataclasses import replace
 from math import exp, hypot
 from pathlib import Path
 
@@ -9,7 +10,8 @@ from formulations.costs.layer_factors import BLOCKS
 from formulations.costs.plan_costs import plan_costs
 from formulations.instance.load import parse_instance
 from solver.simulate import step_time_ns
-from solver.uncertainty import CONFIGURATION, TOGETHER, StepEstimate, step_estimate
+from solver.uncertainty import CONFIGURATION, CONTEXT, TOGETHER, StepEstimate, step_estimate
+from tests.export.stored import sharing
 from tests.measure.test_calibration import INSTANCE, step_of
 
 
@@ -30,3 +32,12 @@ def test_what_two_plans_share_cancels() -> None:
     assert 2**0.5 * CONFIGURATION < tp1.deviation_from(piped) < 0.05
     assert tp1.deviation_from(tp4) > 0.8 * BLOCKS.own
     assert tp1.deviation_from(tp4) < hypot(tp1.deviation, tp4.deviation)
+
+
+def test_shared_sequences_are_off_by_a_factor_of_their_own() -> None:
+    """Beside all that the plan is off by otherwise."""
+    job = sharing("ring")
+    shared = step_estimate(job.instance, job.plan)
+    others = {term: share for term, share in shared.shares.items() if term.kind != "context"}
+    alone = replace(shared, shares=others)
+    assert shared.deviation == pytest.approx(hypot(alone.deviation, CONTEXT))
