@@ -1,4 +1,4 @@
-"""Fits the catalogue's measured layers of A100 to vTrain's steps on one node.
+"""Fits the catalogue's measured layers: A100's to vTrain's steps on one node, B200's to SimuMax's.
 
     python -m bench layer_cells [--seed N]
 
@@ -7,8 +7,9 @@ embedding and head: Gauss-Newton on the simulator, with the Gaussian process of
 `formulations.costs.layer_factors` as prior and NOISE as the steps' own scatter (Rasmussen and
 Williams 2006, equations 2.25 and 2.26, of linear functions of the factors).
 Prints what is written to gpus.yaml, fitted to all given rows; and errors where rows were not
-fitted: one half drawn at random, the rows of one width by those of others (both on the last
-linearisation of all), and steps of several nodes and of other sources, which are never fitted.
+fitted: one half drawn at random, the rows of one width by those of others, or where there is one
+width those of one tensor degree (all on the last linearisation of all), and other steps on the GPU
+type with the same attention, which are never fitted. Of B200 these share sequences among GPUs.
 
 Whether vTrain's runs on one node repeated the forward pass is not stated. `recomputation` counts
 the rows that would then be faster than GPUs whose products reach a share of the peak, whose memory
@@ -43,12 +44,25 @@ from formulations.instance import Instance
 from formulations.instance.machines import Attention, MeasuredLayers
 from formulations.plan import Plan
 
-GPU = "A100-80"
-ATTENTION: Attention = "plain_attention"
 NOISE, ROUNDS, DIFFERENCE, DIGITS = 0.015, 2, 0.02, 3
 #: Shares of the peak that products may reach; the best of 183 on A100's PCIe board reaches 0.80.
 REACHED = (0.8, 0.85, 0.9)
 Planned = tuple[Instance, Plan]
+
+
+class Fit(NamedTuple):
+    """A GPU type's steps of one source and kind, without sequences that GPUs share."""
+
+    gpu: str
+    attention: Attention
+    source: str
+    kind: str
+
+
+FITS = (
+    Fit("A100-80", "plain_attention", "vTrain", "one node"),
+    Fit("B200", "fused_attention", "SimuMax", "dense"),
+)
 
 
 def on(planned: Planned, **figures: Any) -> Planned:
@@ -83,7 +97,6 @@ def layers_of(logs: Logs, digits: int | None = None) -> MeasuredLayers:
         "source": "fitted",
         "evidence": "steps",
         "precisions": ("fp16", "bf16"),
-        "fused_attention": False,
     }
     return MeasuredLayers.model_validate({**about, "blocks": tables[0], "ends": tables[1]})
 
@@ -94,7 +107,9 @@ def step_log(planned: Planned, shape: KernelShape, pair: tuple[float, float]) ->
         x * (1 + (CELL / hypot(p.common, p.own)) ** 2) for x, p in zip(pair, SPREADS, strict=True)
     )
     blocks, ends = cells
-    return log(step_s(on(planned, measured_layers={ATTENTION: layers_of({shape: (blocks, ends)})})))
+    return log(
+        step_s(on(planned, measured_layers=used(planned, layers_of({shape: (blocks, ends)}))))
+    )
 
 
 class Tangent(NamedTuple):
@@ -141,11 +156,18 @@ def linearised(cases: Sequence[Case]) -> list[Tangent]:
     return tangents
 
 
-def simulated(cases: Iterable[Case], layers: Mapping[Attention, MeasuredLayers]) -> Floats:
+def used(planned: Planned, layers: MeasuredLayers | None) -> dict[Attention, MeasuredLayers]:
+    """Measured layers with the attention of a plan; None: the curve alone."""
+    flash = planned[0].workload.flash_attention
+    attention: Attention = "fused_attention" if flash else "plain_attention"
+    return {} if layers is None else {attention: layers}
+
+
+def simulated(cases: Iterable[Case], layers: MeasuredLayers | None) -> Floats:
     """Predicted over measured time less 1, with these measured layers."""
     found: Floats = np.array(
         [
-            step_s(on(case.plan, measured_layers=layers)) / case.measured_s - 1
+            step_s(on(case.plan, measured_layers=used(case.plan, layers))) / case.measured_s - 1
             for case in cases
             if case.plan is not None and case.measured_s is not None
         ]
@@ -189,19 +211,41 @@ def line(kind: str, fitted: str, tested: str, times: str, errors: Floats) -> dic
 def held_out(
     steps: Sequence[Case], tangents: Sequence[Tangent], seed: int
 ) -> Iterator[dict[str, Any]]:
-    """One half by the other, and each width by the other widths."""
+    """One half by the other, and each width, or tensor degree, by the others."""
     drawn = set(random.Random(seed).sample(range(len(steps)), len(steps) // 2))
     parts = [("same widths", "half", "other half", [i in drawn for i in range(len(steps))])]
-    widths = sorted({each.shape.width for each in tangents})
-    for width in widths:
-        others = ", ".join(str(other) for other in widths if other != width)
-        kept = [each.shape.width != width for each in tangents]
-        parts.append(("another width", others, str(width), kept))
+    several = len({each.shape.width for each in tangents}) > 1
+    kind, sizes = "another degree", [each.shape.tp for each in tangents]
+    if several:
+        kind, sizes = "another width", [each.shape.width for each in tangents]
+    for size in sorted(set(sizes)):
+        others = ", ".join(map(str, sorted({*sizes} - {size})))
+        parts.append((kind, others, str(size), [each != size for each in sizes]))
     for kind, fitted, tested, kept in parts:
         layers = layers_of(most_probable([*compress(tangents, kept)]), DIGITS)
         test = [case for case, used in zip(steps, kept, strict=True) if not used]
-        for times, used in (("curve", {}), ("cells", {ATTENTION: layers})):
-            yield line(kind, fitted, tested, times, simulated(test, used))
+        for times, cells in (("curve", None), ("cells", layers)):
+            yield line(kind, fitted, tested, times, simulated(test, cells))
+
+
+def judged(
+    fit: Fit, cases: Sequence[Case], seed: int
+) -> tuple[MeasuredLayers, list[dict[str, Any]]]:
+    """What the catalogue is to hold of a GPU type, and the errors with and without."""
+    steps = [
+        case
+        for case in cases
+        if (case.source, case.kind) == fit[2:] and case.plan and case.plan[1].config.cp == 1
+    ]
+    tangents = linearised(steps)
+    layers = layers_of(most_probable(tangents), DIGITS)
+    lines = [*held_out(steps, tangents, seed)]
+    lines.append(line("rows fitted", "all", "all", "cells", simulated(steps, layers)))
+    for source in dict.fromkeys(case.source for case in cases):
+        test = [case for case in cases if case.source == source and case not in steps]
+        for times, cells in (("curve", None), ("cells", layers)) if test else ():
+            lines.append(line("steps never fitted", "all", source, times, simulated(test, cells)))
+    return layers, [{"gpu": fit.gpu, **each} for each in lines]
 
 
 def main() -> None:
@@ -210,22 +254,20 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0, help="of the rows drawn")
     chosen = parser.parse_args()
     folder = reference("measured/*.csv")
-    cases = [
-        case
-        for case in read(folder).cases
-        if case.plan and case.system == GPU and not case.plan[0].workload.flash_attention
-    ]
-    steps = [case for case in cases if (case.source, case.kind) == ("vTrain", "one node")]
-    tangents = linearised(steps)
-    layers = layers_of(most_probable(tangents), DIGITS)
-    lines = [*held_out(steps, tangents, chosen.seed)]
-    lines.append(line("rows fitted", "all", "all", "cells", simulated(steps, {ATTENTION: layers})))
-    for source in dict.fromkeys(case.source for case in cases):
-        test = [case for case in cases if case.source == source and case not in steps]
-        for times, used in (("curve", {}), ("cells", {ATTENTION: layers})):
-            lines.append(line("steps never fitted", "all", source, times, simulated(test, used)))
+    every, lines, written = read(folder).cases, list[dict[str, Any]](), dict[str, Any]()
+    for fit in FITS:
+        cases = [
+            case
+            for case in every
+            if case.plan
+            and case.plan[0].cluster.groups[0].gpu.name == fit.gpu
+            and not case.plan[0].workload.experts
+            and case.plan[0].workload.flash_attention == (fit.attention == "fused_attention")
+        ]
+        layers, errors = judged(fit, cases, chosen.seed)
+        written[fit.gpu] = {fit.attention: {"blocks": layers.blocks, "ends": layers.ends}}
+        lines += errors
     ways = list(recomputation(folder))
-    written = {"blocks": layers.blocks, "ends": layers.ends}
     append(chosen.out, [record("layer_cells", {"errors": lines, "recomputation": ways})])
     table = new_table(TEXTS, ("rows", "signed %", "mean %", "p90 %"))
     for each in lines:
@@ -238,4 +280,4 @@ def main() -> None:
     console.print(yaml.safe_dump(written, default_flow_style=None, width=100))
 
 
-TEXTS = ("judged", "fitted to", "tested on", "times by")
+TEXTS = ("gpu", "judged", "fitted to", "tested on", "times by")
