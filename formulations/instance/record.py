@@ -7,12 +7,15 @@ They are far above any real training: Megatron-LM's largest runs have some 10^4 
 and 10^4 sequences per step.
 """
 
+import ast
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import accumulate
+from inspect import cleandoc, getsource
+from itertools import accumulate, pairwise
 from math import floor
+from textwrap import dedent
 from typing import Annotated, Any, Self, TypeVar
 
 from pydantic import (
@@ -90,7 +93,32 @@ class Record(BaseModel):
 class Section(Record):
     """Of a file that people write: a text below a field says what it means."""
 
-    model_config = ConfigDict(use_attribute_docstrings=True)
+    @classmethod
+    def meanings(cls) -> dict[str, str]:
+        """What the fields mean, by name.
+
+        Read from the source when somebody asks: pydantic's own way reads all of it at every start.
+        """
+        texts: dict[str, str] = {}
+        for section in cls.__mro__[cls.__mro__.index(Section) - 1 :: -1]:
+            (definition,) = ast.parse(dedent(getsource(section))).body
+            assert isinstance(definition, ast.ClassDef)
+            texts |= {
+                ast.unparse(field.target): cleandoc(ast.literal_eval(text.value))
+                for field, text in pairwise(definition.body)
+                if isinstance(field, ast.AnnAssign) and isinstance(text, ast.Expr)
+            }
+        return texts
+
+    @classmethod
+    def __get_pydantic_json_schema__(
+        cls, schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        written = handler(schema)
+        properties = handler.resolve_ref_schema(written)["properties"]
+        for name, text in cls.meanings().items():
+            properties[cls.model_fields[name].validation_alias or name]["description"] = text
+        return written
 
 
 def without_nulls(written: object) -> object:

@@ -9,7 +9,7 @@ from pydantic_core import ErrorDetails
 
 from formulations.errors import InstanceError, joined
 from formulations.instance.documents import Document, Part, suggestion
-from formulations.instance.record import MAPPING, TAGS, WRITTEN, shown
+from formulations.instance.record import MAPPING, TAGS, WRITTEN, Section, shown
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -106,7 +106,10 @@ def _found_and_allowed(
         section = field and field.annotation
         if isinstance(section, type) and issubclass(section, BaseModel):
             return "missing", _mapping_of(section, written)
-        meaning = (field and field.description) or "a value"
+        parent = _field(model, path[:-1])[0]
+        texts = parent.meanings() if issubclass(parent, Section) else {}
+        names = [name for name, at in parent.model_fields.items() if at is field]
+        meaning = texts.get(names[0], "a value") if names else "a value"
         return "missing", " ".join(meaning.split()).rstrip(".")
     if kind == "refusal":
         return str(context["found"]), str(context["allowed"])
