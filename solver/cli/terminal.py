@@ -72,12 +72,13 @@ def _display(what: str) -> Iterator[Callable[[int, int, str], None] | None]:
         yield None
         return
     from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
     from rich.table import Column
 
     columns = (
         TextColumn(what + " {task.completed:.0f} of {task.total:.0f}"),
         BarColumn(bar_width=20),
+        TimeElapsedColumn(),  # goes on where nothing else does for a while
         TextColumn("{task.description}", table_column=Column(ratio=1)),  # takes the lines it needs
     )
     with Progress(*columns, console=Console(stderr=True), transient=True, expand=True) as bar:

@@ -31,9 +31,9 @@ from solver.result import (
 from solver.search.enumeration import ConfigEngine, enumerate_config
 from solver.search.fathoming import Answers, Closer, Closing
 from solver.search.incumbents import Incumbent, Incumbents
-from solver.search.open_list import OpenList
+from solver.search.open_list import AT_ONCE, OpenList
 from solver.search.paths import CutPool
-from solver.search.progress import Report, SearchHistory
+from solver.search.progress import Progress, Report, SearchHistory
 from solver.search.speculation import closings, crew_of
 from solver.study.store import Study
 
@@ -116,8 +116,18 @@ class PlanSearch:
         self.pool = CutPool()
         self.closer = Closer(instance, options, engine, self.times, Answers(study))
         space = configs(instance, raises(stop)) if space is None else space
+        if report is not None:
+            space = self._told(space, report)
         self.open_list = OpenList(space, self.times, self.closer, stop)
         self.history = SearchHistory(self.open_list, self.incumbents, report)
+
+    def _told(self, space: Iterator[Configuration], report: Report) -> Iterator[Configuration]:
+        """The configurations, told of while they are listed, which may take a minute."""
+        limit_s = self.deadline.limit_s
+        for number, config in enumerate(space):
+            if number % AT_ONCE == 0:
+                report(Progress(0, number, None, None, None, self.deadline.elapsed_s, limit_s))
+            yield config
 
     @property
     def space(self) -> list[Configuration]:
@@ -135,6 +145,7 @@ class PlanSearch:
         incumbents = self.incumbents
         for search in (incumbents.seed_chunks, incumbents.seed, incumbents.survey):
             incumbents.start(search.__name__ + name, partial(search, space))
+            self.history.tell()
 
     def close(self) -> None:
         """Closes all configurations that it can; those first whose stages share their degrees.

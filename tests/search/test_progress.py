@@ -10,14 +10,18 @@ test_searches_are_the_recorded_ones = recorded_searches()
 
 
 def test_incumbent_and_bound_come_together() -> None:
-    """Told after every configuration; bounds rise, incumbents fall, and in the end they meet."""
+    """Told after every configuration; bounds rise, incumbents fall, and in the end they meet.
+
+    And before: of 2,048 nodes it takes a minute to list the configurations.
+    """
     told = list[Progress]()
     result = solve(random_instance(3), SolveOptions(time_limit_s=600.0), told.append)
     bounds = [known.bound_ns or 0 for known in told]
     times = [known.incumbent_ns or float("inf") for known in told]
     assert bounds == sorted(bounds)
     assert times == sorted(times, reverse=True)
-    assert all(known.configs_total == len(result.log.configs) for known in told)
+    totals = [known.configs_total for known in told]
+    assert totals == [0] + [len(result.log.configs)] * (len(told) - 1)
     assert told[-1].incumbent_ns == result.step_time_ns
     assert 0 < (told[-1].left_s or 0) <= 600
     history = result.log.history

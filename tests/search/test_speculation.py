@@ -73,7 +73,8 @@ def test_interrupted_search_keeps_what_the_workers_found() -> None:
     """Ctrl-C in the parent: the incumbent with its bound."""
 
     def interrupt(progress: Progress) -> None:
-        raise KeyboardInterrupt
+        if progress.configs_closed:
+            raise KeyboardInterrupt
 
     result = solve(SMALL, TWO, interrupt)
     assert (result.termination, result.status) == (Termination.INTERRUPTED, Status.FEASIBLE)
