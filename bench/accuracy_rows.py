@@ -134,14 +134,13 @@ def bridge(row: Row) -> tuple[Case, Run]:
     """A row of the tables that NVIDIA publishes with Megatron-Bridge."""
     if row.get("phase") == "lora":
         raise NotExpressible("frozen weights (LoRA)")
-    if row.get("precision") == "NVFP4":
-        raise NotExpressible("fp4")
     if row["system"] not in NODES:
         raise NotExpressible(f"{row['system']}: not a system known here")
     gpus, (gpu, size) = row["num_gpus"], NODES[row["system"]]
     name, degrees = catalogue_name(row["model"]), _degrees(row)
     mtp = plain(row["model"]) == "deepseekv3" and "w/o MTP" not in row["model"]
     precision = "fp8" if row.get("precision") in FP8 else "bf16"
+    precision = "fp4" if row.get("precision") == "NVFP4" else precision
     sizes = sizes_of(name, mtp_layers=1 if mtp else None)
     fsdp = " FSDP" if row.get("fsdp") else ""
     case = Case(

@@ -22,7 +22,7 @@ from formulations.instance.record import (
     Section,
     Text,
 )
-from formulations.instance.workload import Precision
+from formulations.instance.workload import NARROW, Precision
 
 #: Source of a figure that the instance states, and says no more of.
 NOT_STATED = "the instance"
@@ -180,7 +180,7 @@ class PeakFile(Section):
     """Peaks that the source does not state, and what they come from."""
     compute_capability: float | None = Field(None, ge=1, le=100)
     """Version of the architecture, such as 8.0: flash attention needs 8.0 or more. Default: 8.0
-    with a peak in bf16 or tf32, 8.9 in fp8, else not known."""
+    with a peak in bf16 or tf32, 8.9 in fp8, 10.0 in fp4, else not known."""
     memory_bytes: Memory = Field(validation_alias="memory")
     """Memory that CUDA can allocate, such as 79.1 GiB."""
     memory_source: Text | None = None
@@ -202,7 +202,7 @@ class GpuFile(EfficiencyFile, PeakFile):
 
 
 #: Peaks that half-sizes hold for, the first that a GPU has.
-_HALF_PEAKS: tuple[Precision, ...] = ("fp16", "bf16", "tf32", "fp32", "fp8")
+_HALF_PEAKS: tuple[Precision, ...] = ("fp16", "bf16", "tf32", "fp32", *NARROW)
 
 #: Compute capability from which on there is flash attention: Ampere (Dao, FlashAttention-2,
 #: ICLR 2024, and its README).
@@ -220,7 +220,7 @@ class GpuType(GpuFile):
 
     def peak_evidence(self, precision: Precision) -> Evidence:
         """As the type's source, unless a peak that the precision uses is assumed."""
-        used = (precision, *(_HALF_PEAKS[:2] if precision == "fp8" else ()))
+        used = (precision, *(_HALF_PEAKS[:2] if precision in NARROW else ()))
         for peak in used:
             if peak in self.assumed_peaks:
                 return Evidence(kind="assumed", source=self.assumed_peaks[peak])
@@ -246,8 +246,8 @@ class GpuType(GpuFile):
         return next(self.peak_flops[name] for name in _HALF_PEAKS if name in self.peak_flops)
 
     def peak_outside_blocks(self, precision: Precision) -> float:
-        """FLOP/s of attention and head, which fp8 leaves in 16 bit."""
-        return self.half_peak if precision == "fp8" else self.peak_flops[precision]
+        """FLOP/s of attention and head, which fp8 and fp4 leave in 16 bit."""
+        return self.half_peak if precision in NARROW else self.peak_flops[precision]
 
 
 class SpotFile(Section):
@@ -275,7 +275,7 @@ NODE_LATENCY_S, NETWORK_LATENCY_S = 5.7e-6, 14e-6
 
 #: Compute capability from which on GPUs have a precision (NVIDIA, Transformer Engine, datatype and
 #: hardware support matrix; of tf32 PTX ISA, wmma, sm_80). fp16 and fp32 are on older ones, too.
-CAPABILITIES: Mapping[Precision, float] = {"bf16": 8.0, "tf32": 8.0, "fp8": 8.9}
+CAPABILITIES: Mapping[Precision, float] = {"bf16": 8.0, "tf32": 8.0, "fp8": 8.9, "fp4": 10.0}
 
 
 def gpu_type(gpu: GpuFile, place: Place, links: Mapping[str, Link]) -> GpuType:

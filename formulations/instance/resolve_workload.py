@@ -39,8 +39,8 @@ class WorkloadFile(Section):
     global_batch: Batch | None = None
     """Sequences per step; default: the catalogue's."""
     precision: Precision = "bf16"
-    """Of products, parameters and activations. fp8: products of blocks alone, all else is kept in
-    16 bit."""
+    """Of products, parameters and activations. fp8, fp4: products of blocks alone, all else is
+    kept in 16 bit."""
     gradient_precision: Literal["fp32", "fp16", "bf16"] = "fp32"
     """Of gradients, in memory and on the wire."""
     optimizer_state: OptimizerState = "fp32"

@@ -26,6 +26,7 @@ _ALLOWED = {
     **dict.fromkeys(("bool_type", "bool_parsing"), "true or false"),
     **dict.fromkeys(("list_type", "tuple_type"), "a list"),
     "dict_type": "a mapping",
+    "unexpected_keyword_argument": "no such field",
     **dict.fromkeys(("literal_error", "enum"), "{expected}"),
     "greater_than": "more than {gt:g}",
     "greater_than_equal": "at least {ge:g}",

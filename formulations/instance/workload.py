@@ -9,11 +9,12 @@ master copy (Micikevicius et al., ICLR 2018). fp32, tf32: all is kept in 32 bit,
 moments and no copy; tf32 differs in the products. fp8: the blocks' products run in 8 bit
 (Micikevicius et al. 2022, arXiv 2209.05433); Transformer Engine keeps parameters, activations and
 messages in 16 bit, and per parameter one 8-bit copy for each of the two ways in which products read
-it, over all micro-batches of a step. Attention and head stay in 16 bit.
+it, over all micro-batches of a step. Attention and head stay in 16 bit. fp4: the same in 4 bit
+(NVFP4, NVIDIA 2025, arXiv 2509.25149), two copies of half a byte; scales are left out.
 """
 
 from functools import cached_property
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple, get_args
 
 from pydantic import Field, model_validator
 
@@ -29,11 +30,13 @@ from formulations.instance.record import (
     first_beyond,
 )
 
-Precision = Literal["fp32", "tf32", "fp16", "bf16", "fp8"]
-PRECISIONS: tuple[Precision, ...] = ("fp32", "tf32", "fp16", "bf16", "fp8")
+Precision = Literal["fp32", "tf32", "fp16", "bf16", "fp8", "fp4"]
+PRECISIONS: tuple[Precision, ...] = get_args(Precision)
+#: In which the products of blocks alone run; all else is in 16 bit.
+NARROW: tuple[Precision, ...] = ("fp8", "fp4")
 
-#: In which fused attention has kernels (Dao et al. 2022; Dao 2023; fp8 keeps it in 16 bit).
-FLASH_PRECISIONS: tuple[Precision, ...] = ("fp16", "bf16", "fp8")
+#: In which fused attention has kernels (Dao et al. 2022; Dao 2023; narrow ones keep it in 16 bit).
+FLASH_PRECISIONS: tuple[Precision, ...] = ("fp16", "bf16", *NARROW)
 
 #: Without fusion of the loss: kernels that cast, max, subtract, pick the target, exp, sum, log, and
 #: bytes of the logits kept (Korthikanti et al. 2023, section 4.3).
@@ -59,10 +62,14 @@ FORMATS: dict[Precision, Formats] = {
     "fp16": _MIXED,
     "bf16": _MIXED,
     "fp8": _MIXED._replace(copy_bytes=2),
+    "fp4": _MIXED._replace(copy_bytes=1),
 }
 
 #: Bytes of a parameter as the products of blocks read it.
-WEIGHT_BYTES: dict[Precision, int] = {"fp32": 4, "tf32": 4, "fp16": 2, "bf16": 2, "fp8": 1}
+WEIGHT_BYTES: dict[Precision, float] = {
+    **{"fp32": 4, "tf32": 4, "fp16": 2, "bf16": 2},
+    **{"fp8": 1, "fp4": 0.5},
+}
 
 VOCABULARY_MULTIPLE = 128  # Megatron-LM pads the vocabulary to a multiple of 128 * tp
 BACKWARD_PER_FORWARD = 2  # FLOPs (Narayanan et al. 2021, appendix)

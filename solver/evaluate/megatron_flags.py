@@ -67,6 +67,7 @@ class Flag(StrEnum):
     BF16 = "--bf16", 0
     FP16 = "--fp16", 0
     FP8 = "--fp8-format"
+    FP4 = "--fp4-format"
     GRADIENTS_FP32 = "--accumulate-allreduce-grads-in-fp32", 0
     GRADIENTS_BF16 = "--grad-reduce-in-bf16", 0
     ATTENTION = "--attention-backend"

@@ -15,7 +15,7 @@ from typing import Any, cast
 from formulations.instance import Instance
 from formulations.instance.search import ZeroStage
 from formulations.instance.targets import ONE_STACK, chain_of
-from formulations.instance.workload import Precision, Recompute
+from formulations.instance.workload import NARROW, Precision, Recompute
 from solver.evaluate.launched import Launched
 from solver.evaluate.megatron_flags import Flag, Flags
 from solver.export.megatron import CONTEXT_METHODS, parsed
@@ -25,9 +25,10 @@ _METHODS = {name: method for method, name in CONTEXT_METHODS.items()}
 _SHARDED = ("no_shard", "optim", "optim_grads", "optim_grads_params")
 #: Flags of one format, and those of the instance with which they may stand.
 _PRECISIONS: dict[Flag, tuple[Precision, ...]] = {
-    Flag.BF16: ("bf16", "fp8"),
+    Flag.BF16: ("bf16", *NARROW),
     Flag.FP16: ("fp16", "fp8"),
     Flag.FP8: ("fp8",),
+    Flag.FP4: ("fp4",),
 }
 _NUMBERS = {
     "tp": Flag.TP,

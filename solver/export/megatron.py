@@ -89,6 +89,7 @@ _PRECISION: dict[str, Options] = {
     "bf16": {"bf16": True},
     "fp16": {"fp16": True},
     "fp8": {"bf16": True, "fp8_format": "hybrid"},
+    "fp4": {"bf16": True, "fp4_format": "e2m1"},
 }
 CONTEXT_METHODS: dict[ContextMethod, str] = {"ring": "p2p", "all_to_all": "a2a"}
 

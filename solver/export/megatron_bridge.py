@@ -30,6 +30,7 @@ _PRECISION = {
     "fp16": ("fp16=True", "float16"),
     "bf16": ("bf16=True", "bfloat16"),
     "fp8": ("bf16=True, fp8='hybrid', fp8_recipe='delayed'", "bfloat16"),
+    "fp4": ("bf16=True, fp4='e2m1', fp4_recipe='nvfp4'", "bfloat16"),
 }
 #: Adam's moments in 16 bit.
 _MOMENTS = [

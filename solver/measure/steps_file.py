@@ -56,7 +56,7 @@ class StepRow(Record):
     data_parallel: Count = Field(description="Replicas.")
     pipeline_parallel: Count = Field(description="Stages.")
     micro_batch: Count = Field(description="Sequences per micro-batch.")
-    seconds: float = Field(gt=0, le=1e6, description="Of one step.")
+    seconds: float = Field(gt=0, le=1e6, description="Seconds of one step, such as 1.25.")
     memory: PeakMemory | None = Field(default=None, description="Peak on the fullest GPU.")
     group: Name | None = Field(default=None, description="Node group that it ran on.")
     global_batch: Batch | None = Field(default=None, description="Sequences per step.")
@@ -80,7 +80,7 @@ class PlanRow(Record):
     """One line of a plan that ran, as `shortlist` writes it."""
 
     plan: Name = Field(description="Plan file, beside the table.")
-    seconds: float = Field(gt=0, le=1e6, description="Of one step.")
+    seconds: float = Field(gt=0, le=1e6, description="Seconds of one step, such as 1.25.")
     memory: PeakMemory | None = Field(default=None, description="Peak on the fullest GPU.")
 
 

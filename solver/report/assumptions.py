@@ -211,7 +211,10 @@ def calibration_lines(document: PlanDocument) -> Lines:
         evidence = "; none measured on these nodes"
         if error.evidence:
             evidence = ": " + "; ".join(error.evidence)
-        return [("error", f"80 % of such steps lie within {100 * error.bar:.2g} %{evidence}")]
+        within = f"lie within {100 * error.bar:.2g} %"
+        if error.bar > 1:  # of logarithms: as far above as below
+            within = f"take 1/{1 + error.bar:.2g} to {1 + error.bar:.2g} times as long"
+        return [("error", f"80 % of such steps {within}{evidence}")]
     where = unmeasured(document.instance, config)
     mean = calibration.expected_error_elsewhere if where else calibration.expected_error
     why = f"; no step was measured on {', '.join(where)}" if where else ""

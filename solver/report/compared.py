@@ -321,7 +321,7 @@ def shortlist_text(best: Result, plans: Shortlist) -> list[RenderableType]:
     )
     reach = percent(plans.margin)
     seen = f"{plans.candidates} configurations within {reach} of the best prediction"
-    cut = "" if plans.complete else "; the time limit left out others"
+    cut = "" if plans.complete else "; the search ended before it had seen all"
     proved = "" if best.status is Status.OPTIMAL else "not "
     notes = [
         ("from", seen + cut),

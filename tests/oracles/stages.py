@@ -61,7 +61,7 @@ class Compute:
     def _peaks(self, j: int) -> tuple[float, float]:
         """Of products of blocks, and of all else: with fp8 in 16 bit."""
         precision, peaks = self.at.instance.workload.precision, self.at.nodes_like(j).gpu.peak_flops
-        return peaks[precision], peaks["bf16" if precision == "fp8" else precision]
+        return peaks[precision], peaks["bf16" if precision in ("fp8", "fp4") else precision]
 
     def _passes(self, layer: Layer, j: int, tp: int, b: float) -> tuple[float, float]:
         """Forward = max(device, host), backward twice that but for attention and experts."""
@@ -105,8 +105,9 @@ class Compute:
         copied = (6 if config.ep > 1 else 2) * layer.routed_bytes + 2 * layer.input_bytes
         rate = gpu.memory_bandwidth_bytes_per_s * gpu.permute_bandwidth
         order = copied * b * lanes / tp / rate
-        w, g = workload.parameter_bytes, workload.gradient_bytes
-        w = 1 if workload.precision == "fp8" else w  # the copy that products read
+        g = workload.gradient_bytes
+        narrow = {"fp8": 1, "fp4": 0.5}  # of the copy that products read
+        w = narrow.get(workload.precision, workload.parameter_bytes)
         return products + w * read + order, 2 * products + (w + 2 * g) * read + order
 
     def _core_s(self, layer: Layer, j: int, tp: int, b: float) -> float:
