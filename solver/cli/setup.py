@@ -35,6 +35,11 @@ def init_command(
         metavar="FILE",
     ),
     detect: bool = flag("--detect", "The GPUs of this machine; needs nvidia-ml-py."),
+    gpu: list[str] | None = option(
+        "A GPU that the catalogue does not have: name, memory, memory_bandwidth, link inside the "
+        "node, peaks such as bf16, with units. Once per type.",
+        metavar="NAME=VALUE,...",
+    ),
     sequence_length: int | None = option("Tokens per sequence.", min=1, max=10**8),
     global_batch: int | None = option("Sequences per step.", min=1, max=10**8),
     out: Path = option("File to write.", Path("instance.yaml")),
@@ -45,7 +50,7 @@ def init_command(
     from formulations.instance.load import parse_instance
     from formulations.instance.targets import TARGETS
     from solver.report.text import cluster_text
-    from solver.setup.machines import detected_machines, parse_machines, slurm_machines
+    from solver.setup import machines as setup
     from solver.setup.written import WIDEST, Training, instance_text
 
     check_writable(out)
@@ -54,7 +59,8 @@ def init_command(
             f"{out} exists; name another file with --out, or replace it with --force"
         )
 
-    gpus = gpu_catalogue()
+    described = [setup.parse_gpu(text) for text in gpu or ()]
+    gpus = {**{kind.name: kind for kind, _ in described}, **gpu_catalogue()}
     machines_text = f"{NODES_HELP} Several with commas between"
 
     def training_of(answer: str) -> Training:
@@ -65,15 +71,21 @@ def init_command(
         return Training(source, tokens, global_batch or described.global_batch or DEFAULT_BATCH)
 
     training = training_of(model) if model else _asked("--model", MODEL_HELP, training_of)
-    machines = [parse_machines(text, gpus) for text in nodes or ()]
-    machines += slurm_machines(slurm, gpus) if slurm else []
-    machines += [detected_machines(gpus)] if detect else []
+    try:
+        machines = [setup.parse_machines(text, gpus) for text in nodes or ()]
+        machines += setup.slurm_machines(slurm, gpus) if slurm else []
+        machines += [setup.detected_machines(gpus)] if detect else []
+    except setup.UnknownGpuError as error:
+        for line in error.example:
+            say(line, err=True)
+        raise
     machines = machines or _asked(
         "--nodes",
         machines_text,
-        lambda answer: [parse_machines(m, gpus) for m in answer.split(",")],
+        lambda answer: [setup.parse_machines(m, gpus) for m in answer.split(",")],
     )
-    text = instance_text(training, machines, gpus, out.parent)
+    fields = {kind.name: written for kind, written in described}
+    text = instance_text(training, machines, gpus, out.parent, fields)
     instance = parse_instance(text + WIDEST, f"{out} (not written)", out.parent)
     untaken = any(TARGETS["megatron"].untrained(instance.workload))
     write_text(out, text + WIDEST if untaken else text)

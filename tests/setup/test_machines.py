@@ -13,6 +13,7 @@ from solver.setup.machines import (
     Machines,
     catalogue_name,
     detected_machines,
+    parse_gpu,
     parse_machines,
     slurm_machines,
 )
@@ -41,6 +42,15 @@ def test_other_forms_are_refused(text: str, message: str) -> None:
     with pytest.raises(InstanceError) as caught:
         parse_machines(text, KNOWN)
     assert str(caught.value) == message.replace("{gpus}", ", ".join(KNOWN))
+
+
+@refusals("gpu_figures")
+def test_figures_of_no_gpu_are_refused(text: str, message: str) -> None:
+    with pytest.raises(InstanceError) as caught:
+        parse_gpu(text)
+    allowed = "allowed: name, memory, memory_bandwidth, link, bf16, fp32, tf32, fp16, fp8, such as "
+    example = "name=RTX-9999,memory=24 GiB,memory_bandwidth=1000 GB/s,link=32 GB/s,bf16=150 TFLOP/s"
+    assert str(caught.value) == message.replace("{allowed}", allowed + example)
 
 
 def test_slurm_nodes_that_work_are_counted() -> None:
