@@ -48,9 +48,9 @@ def test_other_forms_are_refused(text: str, message: str) -> None:
 def test_figures_of_no_gpu_are_refused(text: str, message: str) -> None:
     with pytest.raises(InstanceError) as caught:
         parse_gpu(text)
-    allowed = "allowed: name, memory, memory_bandwidth, link, bf16, fp32, tf32, fp16, fp8, such as "
+    names = "name, memory, memory_bandwidth, link, bf16, fp32, tf32, fp16, fp8, fp4"
     example = "name=RTX-9999,memory=24 GiB,memory_bandwidth=1000 GB/s,link=32 GB/s,bf16=150 TFLOP/s"
-    assert str(caught.value) == message.replace("{allowed}", allowed + example)
+    assert str(caught.value) == message.replace("{allowed}", f"allowed: {names}, such as {example}")
 
 
 def test_slurm_nodes_that_work_are_counted() -> None:
