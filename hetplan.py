@@ -66,15 +66,16 @@ class Solution:
 
         return to_json(self.document)
 
-    def summary(self) -> str:
-        """What `solve` prints, 100 columns wide."""
+    def summary(self, *, details: bool = False) -> str:
+        """What `solve` prints, also with `--details`, 100 columns wide."""
         from io import StringIO
 
         from solver.report.layout import draw
         from solver.report.text import solution_text
 
         page = StringIO()
-        draw(solution_text(self.document, self.infeasibility, self.other_targets), page)
+        why, others = self.infeasibility, self.other_targets
+        draw(solution_text(self.document, why, others, details=details), page)
         return "".join(f"{line.rstrip()}\n" for line in page.getvalue().splitlines())
 
 

@@ -25,7 +25,7 @@ _TIMED = (
     "search ",
     "second best ",
     "elsewhere ",
-    "configs ",
+    "considered ",
     "closed by ",
     "checked: log of ",
     "spent ",

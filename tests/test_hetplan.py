@@ -50,7 +50,7 @@ def test_solution_says_what_the_command_writes_and_prints(tmp_path: Path) -> Non
     assert hetplan.load_plan(path) == solution
     assert solution.step_time_s is not None
     lines = solution.summary().splitlines()
-    assert any(re.match(rf"step time +{time_text(solution.step_time_s)},", line) for line in lines)
+    assert any(re.match(rf"step time +{time_text(solution.step_time_s)};", line) for line in lines)
     assert max(map(len, lines)) <= 100
     # Without a plan: the constraint that cannot be met, and what would help
     document = document_of(planless_result(Status.INFEASIBLE, Termination.CLOSED))
@@ -62,7 +62,7 @@ def test_bug_gains_that_nobody_can_prove_stood_in_plan_files() -> None:
     """They are said beside the plan; a file that states them is not read."""
     other = OtherTarget(target="any", gain=0.1, search="{target: any}")
     solution = hetplan.Solution(document_of(pipelined_result()), other_targets=(other,))
-    assert "elsewhere     any target: not yet ruled out" in solution.summary()
+    assert "elsewhere     any target: not yet ruled out" in solution.summary(details=True)
     fields = json.loads(solution.to_json())
     assert not [name for name in fields if "other" in name]
     with pytest.raises(ValidationError):

@@ -49,8 +49,8 @@ def main(
 
 #: For the line `closed by`; the same in the README.
 CLOSED_BY = (
-    "The line 'closed by' counts the combinations of degrees and strategies by what showed that "
-    "none of their plans is better. "
+    "With --details the line 'closed by' counts the combinations of degrees and strategies by "
+    "what showed that none of their plans is better. "
     "memory, blocks, batch: they have no plan; limit: none within your limits; work: their GPUs "
     "cannot do the work sooner; filling: nor with the time in which a pipeline fills and empties; "
     "packing: nor with whole layers on every stage; pipeline: nor on any node order; enumeration, "

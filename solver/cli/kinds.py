@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
@@ -30,7 +31,7 @@ from solver.switch_document import SwitchDocument
 if TYPE_CHECKING:
     from solver.verify import Effort, Verification
 
-Part = Literal["picture", "page", "trace"]
+Part = Literal["picture", "page", "trace", "details"]
 
 D = TypeVar("D", bound=Envelope)
 T = TypeVar("T")
@@ -41,7 +42,8 @@ class Kind(Generic[D]):
     """What commands do with one kind of files; None: they do not.
 
     verify: the name of the check in `solver.verify`, which is slow to import. picture: SVG; page:
-    HTML; trace: JSON for Perfetto. claims: whether it has a bound that only `verify` proves.
+    HTML; trace: JSON for Perfetto; details: more text. claims: whether it has a bound that only
+    `verify` proves.
     """
 
     file: type[D]
@@ -50,6 +52,7 @@ class Kind(Generic[D]):
     picture: Callable[[D], str] | None = None
     page: Callable[[D], str] | None = None
     trace: Callable[[D], str] | None = None
+    details: Callable[[D], list[RenderableType]] | None = None
     claims: Callable[[D], bool] = lambda _: False
 
 
@@ -65,6 +68,7 @@ KINDS: tuple[Kind[Any], ...] = (
         _of_step(plan_text),
         page=_of_step(html_page),
         trace=_of_step(chrome_trace),
+        details=_of_step(partial(plan_text, details=True)),
         claims=lambda document: bool(document.closed_configs),
     ),
     Kind(FrontDocument, "verify_front", front_report, front_picture, front_page),

@@ -85,6 +85,7 @@ def show_command(
         metavar="STUDY",
     ),
     as_json: bool = flag("--json", "Of a --study, print one JSON object instead of text."),
+    details: bool = search_options.DETAILS,
 ) -> None:
     """Show the stages, places and timeline of a plan, or how far a study has come.
 
@@ -97,6 +98,8 @@ def show_command(
 
         if svg is not None:
             raise PlannerError("--svg draws a file; a study has no picture")
+        if details:
+            raise PlannerError("--details is of a plan file, not of a study")
         assert study is not None
         show_study(study, as_json)
         return
@@ -108,7 +111,7 @@ def show_command(
     kind, document = checked_kind(plan)
     if svg is not None:
         write_text(svg, part_of(kind, "picture", "--svg")(document))
-    print_report(kind.text(document))
+    print_report((part_of(kind, "details", "--details") if details else kind.text)(document))
     if kind.claims(document):
         say(f"The file is checked; its bound is only if `verify {plan}` says so.")
 

@@ -82,6 +82,11 @@ def gap_option(default: float = 0.0) -> Any:
 
 INSTANCE = argument("INSTANCE", "Instance file (YAML).")
 JSON = flag("--json", "Print one JSON object instead of text.")
+DETAILS = flag(
+    "--details",
+    "Also what the figures rest on and assume, what limits the step, what other targets would "
+    "bring, and what closed the configurations.",
+)
 ENGINE = option(
     "What runs the workers: processes of this machine, or ray: a Ray cluster "
     "(pip install 'hetplan[ray]').",

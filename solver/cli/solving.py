@@ -23,6 +23,7 @@ def solve_command(
     out: Path | None = option("Write the plan, its proof and its figures here."),
     as_json: bool = search_options.JSON,
     proof: bool = flag("--proof", "In the JSON object also how every combination was closed."),
+    details: bool = search_options.DETAILS,
     method: Method = option(
         "exact: proved best plan. minmax: heuristic, no proof. "
         "cpsat, milp: exact by one CP-SAT or MILP model, slower.",
@@ -70,7 +71,8 @@ def solve_command(
             write_text(out, to_json(document))
     finally:
         if not as_json:
-            print_report(solution_text(document, result.infeasibility, result.other_targets))
+            why, others = result.infeasibility, result.other_targets
+            print_report(solution_text(document, why, others, details=details))
         else:
             say(to_json(document, proof=proof), end="")
             if result.infeasibility is not None:

@@ -201,28 +201,34 @@ def calibration_lines(document: PlanDocument) -> Lines:
 
     Of measured layers no error is known: nothing is said.
     """
-    calibration, config = document.instance.calibration, document.config
-    if config is None or (calibration is None and document.instance.profile is not None):
+    calibration, config, text = document.instance.calibration, document.config, error_text(document)
+    if config is None or text is None:
         return []
     if calibration is None:
-        error = document.expected_error
-        if error is None:
-            return []
-        evidence = "; none measured on these nodes"
-        if error.evidence:
-            evidence = ": " + "; ".join(error.evidence)
-        within = f"lie within {100 * error.bar:.2g} %"
-        if error.bar > 1:  # of logarithms: as far above as below
-            within = f"take 1/{1 + error.bar:.2g} to {1 + error.bar:.2g} times as long"
-        return [("error", f"80 % of such steps {within}{evidence}")]
+        evidence = document.expected_error.evidence if document.expected_error else ()
+        measured = f": {'; '.join(evidence)}" if evidence else "; none measured on these nodes"
+        return [("error", f"{text}{measured}")]
     where = unmeasured(document.instance, config)
-    mean = calibration.expected_error_elsewhere if where else calibration.expected_error
     why = f"; no step was measured on {', '.join(where)}" if where else ""
-    expected = "not known" if mean is None else f"{percent(mean)} of the step time"
-    return [
-        ("corrected", f"layer times by {calibration.source}"),
-        ("error", f"expected {expected}{why}"),
-    ]
+    corrected = ("corrected", f"layer times by {calibration.source}")
+    return [corrected, ("error", f"{text.removeprefix('error ')}{why}")]
+
+
+def error_text(document: PlanDocument) -> str | None:
+    """How far the step may be from its prediction; None where no error is known."""
+    calibration, config = document.instance.calibration, document.config
+    if calibration is not None and config is not None:
+        where = unmeasured(document.instance, config)
+        mean = calibration.expected_error_elsewhere if where else calibration.expected_error
+        expected = "not known" if mean is None else f"{percent(mean)} of the step time"
+        return f"error expected {expected}"
+    error = document.expected_error
+    if document.instance.profile is not None or error is None:
+        return None
+    within = f"lie within {100 * error.bar:.2g} %"
+    if error.bar > 1:  # of logarithms: as far above as below
+        within = f"take 1/{1 + error.bar:.2g} to {1 + error.bar:.2g} times as long"
+    return f"80 % of such steps {within}"
 
 
 # Terms of renting

@@ -1,9 +1,10 @@
 """A plan in words and tables. Returns what Rich can render; only the command line prints it."""
 
+import re
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import groupby
-from typing import get_args
 
 from rich.console import RenderableType
 
@@ -18,6 +19,7 @@ from solver.plan_figures import costs_of, plan_of
 from solver.report.assumptions import (
     assumptions,
     calibration_lines,
+    error_text,
     evidence_lines,
     flash_warning,
     renting_lines,
@@ -74,6 +76,18 @@ _DEGREES: dict[DegreesPer, str] = {
     "per_stage": "degrees per stage",
 }
 _MOST_RUNS = 8  # of equal layers that are listed one by one
+_MOST_ROWS = 12  # of a table of stages that is shown whole without `--details`
+#: Lines that are printed without `--details`.
+_SHORT = re.compile(
+    "workload|lengths|cluster|plan|degrees|step time|throughput|money|rented|useful|memory|layout|"
+    "idle|status|second best|considered|not met|would help|warning|more"
+)
+_CLOSED: dict[Reason, str] = {
+    "infeasible": "without a plan",
+    "bounded": "ruled out by bounds",
+    "solved": "searched",
+    "open": "open",
+}
 _SCHEDULES: dict[ScheduleName, str] = {
     "1f1b": "1F1B",
     "gpipe": "GPipe",
@@ -204,8 +218,9 @@ def outcome(document: PlanDocument, others: Sequence[OtherTarget] = ()) -> Lines
     # What closed the configurations
     if document.closed_configs:
         reasons = Counter(record.reason for record in document.closed_configs)
-        counts = (f"{reasons[reason]:,} {reason}" for reason in get_args(Reason))
-        lines.append(("configs", ", ".join(counts)))
+        counts = [f"{reasons[name]:,} {text}" for name, text in _CLOSED.items() if reasons[name]]
+        total = counted(len(document.closed_configs), "configuration")
+        lines.append(("considered", ", ".join([total, *counts])))
     if closed_by := document.configs.closed_by.items():
         lines.append(("closed by", ", ".join(f"{name} {count:,}" for name, count in closed_by)))
     runtime = significant(document.runtime_s, 3)
@@ -224,7 +239,7 @@ def figures(document: PlanDocument) -> Lines:
     mfu = f"MFU {percent(document.mfu or 0.0)} of the dense {workload.precision} peaks"
     tokens = significant(rate * workload.sequence_length)
     lines = [
-        ("step time", f"{step}, of which at most {rounding} is rounding up"),
+        ("step time", "; ".join(filter(None, [step, error_text(document)]))),
         ("throughput", f"{significant(rate)} sequences/s, {tokens} tokens/s"),
         ("model FLOPs", f"{per_gpu} TFLOP/s per GPU, {mfu}"),
     ]
@@ -243,6 +258,7 @@ def figures(document: PlanDocument) -> Lines:
         *renting_lines(document),
         ("memory", tightest(document)),
         ("layout", f"{names} can run it"),
+        ("rounding", f"at most {rounding} of the step time"),
         ("GPUs", f"compute {busy} of the time, traffic in layers included; layer times: {sources}"),
         *([("idle", idle)] if idle else []),
         *zone_lines(document),
@@ -278,26 +294,47 @@ def _table_note(document: PlanDocument) -> str:
     return f"stages; times per micro-batch{weights}, memory per GPU"
 
 
+def _asked(lines: Lines, details: bool) -> Lines:
+    """All lines, or those that everybody asks for."""
+    chosen, above = Lines(), ""
+    for label, text in lines:
+        above = label or above  # without a label a line goes on with the one above
+        if details or _SHORT.fullmatch(above):
+            chosen.append((label, text))
+    return chosen
+
+
 def solution_text(
     document: PlanDocument,
     infeasibility: Infeasibility | None = None,
     others: Sequence[OtherTarget] = (),
+    *,
+    details: bool = False,
 ) -> list[RenderableType]:
-    """Everything that `solve` prints for people, in order; without a plan what is in the way."""
-    parts: list[RenderableType] = [Labelled(heading_lines(document)), ""]
+    """What `solve` prints for people, in order; without a plan what is in the way."""
+    lines, table = figures(document), list[RenderableType]()
     if document.config is not None:
-        lines = figures(document) + summary(document, simulate_step(costs_of(document)))
-        parts += [_table_note(document), stage_table(document), "", Labelled(lines)]
-    parts.append(Labelled(outcome(document, others)))
+        if details:
+            lines += summary(document, simulate_step(costs_of(document)))
+        grid = stage_table(document)
+        if len(grid.rows) > _MOST_ROWS and not details:
+            between = ["...", *[""] * (len(grid.rows[0]) - 1)]
+            half = _MOST_ROWS // 2
+            grid = replace(grid, rows=[*grid.rows[:half], between, *grid.rows[-half:]])
+        table = [_table_note(document), grid, ""]
+    lines += outcome(document, others)
     if infeasibility is not None:
-        reason = [("not met", infeasibility.constraint), ("would help", infeasibility.remedy)]
-        parts.append(Labelled(reason))
-    return parts
+        lines += [("not met", infeasibility.constraint), ("would help", infeasibility.remedy)]
+    if not details:
+        lines.append(("more", "--details"))
+    heading = Labelled(_asked(heading_lines(document), details))
+    return [heading, "", *table, Labelled(_asked(lines, details))]
 
 
-def plan_text(document: PlanDocument, step: Step) -> list[RenderableType]:
-    """Everything that `show` prints, in order."""
+def plan_text(document: PlanDocument, step: Step, *, details: bool = False) -> list[RenderableType]:
+    """What `show` prints, in order."""
     traffic = "traffic and update; transfers per micro-batch, the rest per step"
+    lines, more = figures(document) + outcome(document), [("more", "--details")] * (not details)
     return spaced(
         [Labelled(heading_lines(document))],
         [_table_note(document), stage_table(document)],
@@ -305,5 +342,5 @@ def plan_text(document: PlanDocument, step: Step) -> list[RenderableType]:
         [traffic, traffic_table(document)],
         [placement_table(document)],
         [text_timeline(document, step)],
-        [Labelled(figures(document) + outcome(document))],
+        [Labelled(_asked([*lines, *more], details))],
     )

@@ -124,7 +124,8 @@ def report_on(name: str) -> str:
     document = plan(name)
     shown = plan_text(document, step_of(document))
     compared_to_first = difference(plan(PLANS[0]), document, (PLANS[0], name))
-    return drawn(*shown, "", *solution_text(document), "", *compared_to_first)
+    solved = solution_text(document, details=True)
+    return drawn(*shown, "", *solved, "", *compared_to_first)
 
 
 def fleet(n: int) -> str:
@@ -256,7 +257,8 @@ def planless() -> str:
         OtherTarget(target="flagscale", gain=None, search="{}"),
     )
     reason = Infeasibility("memory", "larger GPUs")
-    return drawn(*solution_text(late, None, others), "", *solution_text(none, reason))
+    told = solution_text(late, None, others, details=True)
+    return drawn(*told, "", *solution_text(none, reason))
 
 
 def catalogued() -> str:

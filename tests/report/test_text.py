@@ -3,11 +3,21 @@
 import pytest
 
 from solver.document import ErrorDocument
-from solver.report.text import second_best_lines
+from solver.report import text as report
+from solver.report.text import second_best_lines, solution_text
 from solver.result import SecondBest
-from tests.report.shown import PLANS, check_stored, plan
+from tests.report.shown import PLANS, check_stored, drawn, plan
 
 test_words_are_as_stored = check_stored(*PLANS, "planless")
+
+
+@pytest.mark.parametrize(("most", "stages"), [(4, "0011"), (3, "0.1")])
+def test_of_many_stages_the_first_and_the_last_are_shown(
+    most: int, stages: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(report, "_MOST_ROWS", most)
+    rows = drawn(*solution_text(plan("interleaved"))).partition("──\n")[2].partition("\n\n")[0]
+    assert "".join(row[0] for row in rows.splitlines()) == stages
 
 
 @pytest.mark.parametrize(
