@@ -95,7 +95,7 @@ class Section(Record):
 
     @classmethod
     def meanings(cls) -> dict[str, str]:
-        """What the fields mean, by name.
+        """What the fields mean, by the name in the file.
 
         Read from the source when somebody asks: pydantic's own way reads all of it at every start.
         """
@@ -103,11 +103,11 @@ class Section(Record):
         for section in cls.__mro__[cls.__mro__.index(Section) - 1 :: -1]:
             (definition,) = ast.parse(dedent(getsource(section))).body
             assert isinstance(definition, ast.ClassDef)
-            texts |= {
-                ast.unparse(field.target): cleandoc(ast.literal_eval(text.value))
-                for field, text in pairwise(definition.body)
-                if isinstance(field, ast.AnnAssign) and isinstance(text, ast.Expr)
-            }
+            for field, text in pairwise(definition.body):
+                if isinstance(field, ast.AnnAssign) and isinstance(text, ast.Expr):
+                    name = ast.unparse(field.target)
+                    alias = cls.model_fields[name].validation_alias
+                    texts[str(alias or name)] = cleandoc(ast.literal_eval(text.value))
         return texts
 
     @classmethod
@@ -117,7 +117,7 @@ class Section(Record):
         written = handler(schema)
         properties = handler.resolve_ref_schema(written)["properties"]
         for name, text in cls.meanings().items():
-            properties[cls.model_fields[name].validation_alias or name]["description"] = text
+            properties[name]["description"] = text
         return written
 
 

@@ -109,9 +109,7 @@ def _found_and_allowed(
             return "missing", _mapping_of(section, written)
         parent = _field(model, path[:-1])[0]
         texts = parent.meanings() if issubclass(parent, Section) else {}
-        names = [name for name, at in parent.model_fields.items() if at is field]
-        meaning = texts.get(names[0], "a value") if names else "a value"
-        return "missing", " ".join(meaning.split()).rstrip(".")
+        return "missing", " ".join(texts.get(str(path[-1]), "a value").split()).rstrip(".")
     if kind == "refusal":
         return str(context["found"]), str(context["allowed"])
     if kind in ("model_type", "model_attributes_type"):

@@ -84,8 +84,8 @@ def init_command(
         machines_text,
         lambda answer: [setup.parse_machines(m, gpus) for m in answer.split(",")],
     )
-    fields = {kind.name: written for kind, written in described}
-    text = instance_text(training, machines, gpus, out.parent, fields)
+    lines = {kind.name: written for kind, written in described}
+    text = instance_text(training, machines, gpus, out.parent, lines)
     instance = parse_instance(text + WIDEST, f"{out} (not written)", out.parent)
     untaken = any(TARGETS["megatron"].untrained(instance.workload))
     write_text(out, text + WIDEST if untaken else text)

@@ -1,9 +1,8 @@
 """Machines as people, Slurm and drivers name them, and their GPU types in the catalogue."""
 
-import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -19,15 +18,8 @@ from formulations.instance.workload import Precision
 
 _MACHINES = re.compile(r"(?:(\d{1,6})x)?(\d{1,3})x([A-Za-z][\w .-]*?)(?:@(.+))?")
 ALLOWED = 'NODESxGPUSxTYPE[@NETWORK], such as 4x8xH100 or "2x4xRTX-3090@10 Gbit/s"'
-#: What describes a GPU that the catalogue does not have, with examples.
-FIGURES = {
-    "name": "RTX-9999",
-    "memory": "24 GiB",
-    "memory_bandwidth": "1000 GB/s",
-    "link": "32 GB/s",
-    "bf16": "150 TFLOP/s",
-}
-_PEAKS = get_args(Precision)
+#: Figures of a GPU, in the order of an instance.
+FIGURES = "memory=24 GiB,memory_bandwidth=1000 GB/s,link=32 GB/s,bf16=150 TFLOP/s"
 
 
 class UnknownGpuError(InstanceError):
@@ -35,9 +27,8 @@ class UnknownGpuError(InstanceError):
 
     def __init__(self, where: str, name: str, names: Iterable[str]) -> None:
         super().__init__(where, f"the GPU {shown(name)}", ", ".join(names))
-        figures = {**FIGURES, "name": re.sub(r"[^\w .-]", "-", name)}
-        text = _option(figures)
-        self.example = [f'--gpu "{text}" writes into the instance:', *gpu_lines(parse_gpu(text)[1])]
+        text = f"name={re.sub(r'[^A-Za-z0-9 .-]', '-', name)},{FIGURES}"
+        self.example = [f'--gpu "{text}" writes into the instance:', *parse_gpu(text)[1]]
 
 
 @dataclass(frozen=True)
@@ -92,41 +83,24 @@ def catalogue_name(name: str, names: Iterable[str], where: str) -> str:
     raise InstanceError(where, problem, ", ".join(candidates))
 
 
-def _option(figures: Mapping[str, str]) -> str:
-    return ",".join(f"{name}={value}" for name, value in figures.items())
+def parse_gpu(text: str) -> tuple[GpuType, list[str]]:
+    """The GPU of a text such as name=X,memory=24 GiB,...,bf16=150 TFLOP/s, and its lines.
 
-
-def gpu_lines(written: Mapping[str, object]) -> list[str]:
-    """A GPU's figures as an instance has them, below the name of the group."""
-    return ["      gpu:", *(f"        {field}: {value}" for field, value in written.items())]
-
-
-def parse_gpu(text: str) -> tuple[GpuType, dict[str, str]]:
-    """The GPU of a text such as name=X,memory=24 GiB,...,bf16=150 TFLOP/s, and its fields in YAML.
-
-    Raises InstanceError for figures that are missing, unknown or none.
+    They stand in a node group of an instance. Raises InstanceError for figures that are missing,
+    unknown or none.
     """
-    given: dict[str, str] = {}
-    allowed = f"{', '.join(dict.fromkeys([*FIGURES, *_PEAKS]))}, such as {_option(FIGURES)}"
+    lines, peaks = list[str](), list[str]()
     for part in text.split(","):
         name, _, value = (word.strip() for word in part.partition("="))
-        if name not in (*FIGURES, *_PEAKS) or not value or name in given:
-            raise InstanceError("--gpu", shown(part), allowed)
-        given[name] = value
-    peaks = {name: given.pop(name) for name in _PEAKS if name in given}
-    for name in FIGURES:
-        if name not in given and not (name in _PEAKS and peaks):
-            missing = "peak" if name in _PEAKS else name
-            raise InstanceError("--gpu", f"no {missing}", allowed)
-    fields = {**given, "peak": peaks}
-    document = parse_document(json.dumps(fields), "--gpu")
+        (peaks if name in get_args(Precision) else lines).append(f"{name}: {value}")
+    lines.append(f"peak: {{{', '.join(peaks)}}}")
     try:
+        document = parse_document("\n".join(lines), "--gpu")
         gpu = gpu_type(validated(GpuFile, document), Place(document), link_catalogue())
     except InstanceError as error:
-        first = error.errors[0]
-        where = re.sub(r":\d+:\d+", "", first.where)
-        raise InstanceError(where, first.found, first.allowed) from None
-    return gpu, {name: json.dumps(value) for name, value in fields.items()}
+        where = re.sub(r":\d+:\d+", "", error.where)
+        raise InstanceError(where, error.found, error.allowed) from None
+    return gpu, ["      gpu:", *(f"        {line}" for line in lines)]
 
 
 def detected_machines(names: Iterable[str]) -> Machines:

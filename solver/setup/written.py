@@ -9,7 +9,7 @@ from importlib import resources
 from pathlib import Path
 
 from formulations.instance.machines import GpuType
-from solver.setup.machines import Machines, gpu_lines
+from solver.setup.machines import Machines
 
 #: The networks of whole systems of 8 GPUs, and of everything else: what is assumed if nobody says.
 _SYSTEMS = {
@@ -50,11 +50,11 @@ def instance_text(
     machines: Sequence[Machines],
     gpus: Mapping[str, GpuType],
     folder: Path,
-    described: Mapping[str, Mapping[str, object]] | None = None,
+    described: Mapping[str, Sequence[str]] | None = None,
 ) -> str:
     """A commented instance, with paths relative to the folder that it will stand in.
 
-    described: the fields of GPUs that are not in the catalogue.
+    described: the lines of GPUs that are not in the catalogue.
     """
     model = training.model
     if isinstance(model, Path):
@@ -79,11 +79,10 @@ def instance_text(
     for kind in machines:
         groups_of[kind.gpu] += 1
         number = f"-{groups_of[kind.gpu]}" if groups_of[kind.gpu] > 1 else ""
-        figures = (described or {}).get(kind.gpu)
         named = f"      gpu: {kind.gpu}  # {gpus[kind.gpu].memory_bytes / 2**30:.4g} GiB"
         lines += [
             f"    - name: {kind.gpu.lower()}{number}",
-            *(gpu_lines(figures) if figures else [named]),
+            *(described or {}).get(kind.gpu, [named]),
             f"      gpus_per_node: {kind.gpus_per_node}",
             f"      nodes: {kind.nodes}",
         ]

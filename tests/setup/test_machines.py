@@ -19,7 +19,7 @@ from solver.setup.machines import (
 )
 from tests.conftest import ROOT
 from tests.recorded import as_recorded
-from tests.refusals import refusals
+from tests.refusals import check_refusals, refusals
 
 DATA = ROOT / "tests" / "data"
 KNOWN = tuple(gpu_catalogue())
@@ -44,13 +44,7 @@ def test_other_forms_are_refused(text: str, message: str) -> None:
     assert str(caught.value) == message.replace("{gpus}", ", ".join(KNOWN))
 
 
-@refusals("gpu_figures")
-def test_figures_of_no_gpu_are_refused(text: str, message: str) -> None:
-    with pytest.raises(InstanceError) as caught:
-        parse_gpu(text)
-    names = "name, memory, memory_bandwidth, link, bf16, fp32, tf32, fp16, fp8, fp4"
-    example = "name=RTX-9999,memory=24 GiB,memory_bandwidth=1000 GB/s,link=32 GB/s,bf16=150 TFLOP/s"
-    assert str(caught.value) == message.replace("{allowed}", f"allowed: {names}, such as {example}")
+test_figures_of_no_gpu_are_refused = check_refusals("gpu_figures", parse_gpu)
 
 
 def test_slurm_nodes_that_work_are_counted() -> None:
