@@ -155,7 +155,8 @@ def recover_command(
         different = instance_differences(document.instance, load_instance(instance))
         if different:
             raise PlanError(str(plan), different[0], f"a fleet of the instance {instance}")
-    fleet = next_fleet(document, failed, back, times, time_limit)
+    with steps_display("looking for the next fleet"):
+        fleet = next_fleet(document, failed, back, times, time_limit)
     deliver(fleet, out, as_json=as_json)
 
 

@@ -219,5 +219,6 @@ def switch_command(
     check_writable(out, keep=(before, after))
     first, second = checked_plan(before), checked_plan(after)
     check_alike(first, second, (str(before), str(after)))
-    document = switch_document(first, second, moves, time_limit)
+    with steps_display("planning the switch"):
+        document = switch_document(first, second, moves, time_limit)
     deliver(document, out, as_json=as_json)

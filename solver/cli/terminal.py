@@ -76,15 +76,15 @@ def _display(what: str) -> Iterator[Callable[[int, int, str], None] | None]:
     from rich.table import Column
 
     columns = (
-        TextColumn(what + " {task.completed:.0f} of {task.total:.0f}"),
+        TextColumn(what + "{task.fields[counts]}"),
         BarColumn(bar_width=20),
         TimeElapsedColumn(),  # goes on where nothing else does for a while
         TextColumn("{task.description}", table_column=Column(ratio=1)),  # takes the lines it needs
     )
     with Progress(*columns, console=Console(stderr=True), transient=True, expand=True) as bar:
-        task = bar.add_task("starting", total=0)
+        task = bar.add_task("starting", total=None, counts="")
         yield lambda done, total, text: bar.update(
-            task, completed=done, total=total, description=text
+            task, completed=done, total=total, counts=f" {done} of {total}", description=text
         )
 
 
