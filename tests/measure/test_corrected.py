@@ -20,7 +20,7 @@ def test_calibrated_plans_say_so(tmp_path: Path) -> None:
     assert corrected.calibration is not None
     assert corrected.calibration.source == "steps.csv, 3 measured steps"
     assert corrected.limits.memory_headroom > 0.4  # 20 GiB measured, about 10 predicted
-    text = output("solve", out, "--out", plan)
+    text = output("solve", out, "--out", plan, "--details")
     assert "layer times by steps.csv, 3 measured steps" in text
     assert "of the step time" in text
     assert run("verify", plan)[0] == 0
