@@ -288,6 +288,8 @@ def _group(row: StepRow, place: Place, instance: Instance) -> NodeGroup:
     if row.group is not None and row.group not in groups:
         raise place.at("group").unknown("node group", row.group, groups)
     group = groups[row.group or next(iter(groups))]
+    if group.machines > 1:
+        raise place.error("degrees on joined nodes", "plan: the file of a plan that ran")
     tp, gpus = row.tensor_parallel, row.tensor_parallel * row.data_parallel * row.pipeline_parallel
     size, heads = row.gpus_per_node or group.gpus_per_node, instance.workload.kv_heads
     if tp > size or min(gpus, size) % tp or heads % tp:

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from formulations.errors import InstanceError
+from formulations.instance.cluster import joined_group
 from formulations.instance.load import parse_instance
 from formulations.instance.sizes import TransformerSizes
 from formulations.instance.transformer import build_workload
@@ -104,3 +105,13 @@ def test_bad_rows_are_refused(text: str, message: str, tmp_path: Path) -> None:
     with pytest.raises(InstanceError) as caught:
         read_steps(steps, parse_instance(INSTANCE, "small.yaml", tmp_path))
     assert str(caught.value) == f"{tmp_path}/{message}"
+
+
+def test_degrees_on_joined_nodes_are_no_row(tmp_path: Path) -> None:
+    """They say nothing of the GPUs of a sequence; plan files do."""
+    steps = tmp_path / "steps.csv"
+    steps.write_text(f"{HEADING}\n1,8,1,1,9\n", encoding="utf-8")
+    instance = parse_instance(INSTANCE, "small.yaml", tmp_path)
+    groups = [joined_group(group.but(nodes=2), 2) for group in instance.cluster.groups]
+    with pytest.raises(InstanceError, match=r"degrees on joined nodes; allowed: plan: the file"):
+        read_steps(steps, instance.but(cluster=instance.cluster.with_groups(groups)))
