@@ -23,7 +23,7 @@ from bench.planner import PS_PER_MS, PlannerCase, places, read_case
 from bench.records import append, cpu_seconds, json_of, record, reference
 from formulations.fleet import Template
 from solver.graph.places import PlaceCosts
-from solver.interrupt import Deadline
+from solver.interrupt import Deadline, NoTimeError
 from solver.templates.step_time import TemplateOutcome, best_template
 
 
@@ -101,7 +101,8 @@ def quality(case: PlannerCase, found: Seconds, micro_batches: int) -> dict[str, 
     for n, theirs in case.templates.items():
         ours, value = found.templates[n], value_of(costs, theirs.template)
         step, best = step_time(costs, theirs.template, micro_batches), found.outcomes[n].value
-        assert best is not None  # memory is not checked, so every size has a template
+        if best is None:  # memory is not checked, so every size has a template
+            raise NoTimeError(f"no template of {n} nodes within the limit; raise --time-limit")
         rows.append(
             {
                 "nodes": n,
