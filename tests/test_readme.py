@@ -1,5 +1,6 @@
 """What the README tells a newcomer to type works, and prints what the README shows."""
 
+import json
 import os
 import re
 import shlex
@@ -30,6 +31,16 @@ def example() -> list[str]:
 def stable(lines: list[str]) -> list[str]:
     """Lines with text, right-trimmed, without the one that tells how long the search took."""
     return [line.rstrip() for line in lines if line.strip() and not line.startswith("search ")]
+
+
+def test_readme_quotes_the_stored_accuracy() -> None:
+    """Steps and mean error of each source, as `bench accuracy` last recorded them."""
+    records = (ROOT / "bench" / "results" / "accuracy.jsonl").read_text("utf-8").splitlines()
+    summary = json.loads(records[-1])["summary"]
+    stored = {(row["source"], row["rows"], f"{100 * row['mean']:.1f} %") for row in summary}
+    quoted = re.findall(r"^\| (\S+) \| [^|]+ \| (\d+) \| ([\d.]+ %) \|$", README, re.MULTILINE)
+    assert len(quoted) == 8
+    assert {(source, int(steps), error) for source, steps, error in quoted} <= stored
 
 
 def test_readme_example_is_what_the_main_command_prints() -> None:
