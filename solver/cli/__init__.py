@@ -47,7 +47,7 @@ def main(
     """Plan the training of a transformer on mixed GPUs, and prove how good the plan is."""
 
 
-#: For the line `closed by`; the same in the README.
+#: For the line `closed by`; the same in docs/reading.md.
 CLOSED_BY = (
     "With --details the line 'closed by' counts the combinations of degrees and strategies by "
     "what showed that none of their plans is better. "
