@@ -66,8 +66,8 @@ def shards_text(config: Configuration) -> str:
 def one_line(config: Configuration) -> str:
     """A configuration among the others of its instance."""
     chunks = f", {chunks_text(config)}" if config.vpp > 1 else ""
-    shares = config.cp > 1 or config.has_expert_grid
-    shared = f", context {config.cp}, {experts_text(config)}" if shares else ""
+    shared = f", context {config.cp}" if config.cp > 1 else ""
+    shared += f", {experts_text(config)}" if config.has_expert_grid else ""
     nodes, tensor = " + ".join(map(str, config.nodes_used)), tensor_text(config.degrees_used)
     return (
         f"tensor {tensor} x data {config.dp} x pipeline {config.pp}{chunks}{shared}, "
