@@ -215,6 +215,11 @@ class Cluster(Record):
         return tuple(dict.fromkeys(group.zone for group in self.groups))
 
     @property
+    def has_joined_nodes(self) -> bool:
+        """Whether nodes are several machines each."""
+        return any(group.machines > 1 for group in self.groups)
+
+    @property
     def has_zones(self) -> bool:
         """Whether there are several."""
         return len(self.zones) > 1

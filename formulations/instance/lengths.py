@@ -245,7 +245,7 @@ def resolve_lengths(
     """What a step holds. Raises InstanceError for what does not fit the cluster, or attention."""
     if written is None:
         return None
-    if any(group.machines > 1 for group in cluster.groups):
+    if cluster.has_joined_nodes:
         raise place.error("with joined nodes", "cluster.joined_nodes: 1")
     if written.rows == "packed" and not workload.flash_attention:
         problem = "packed rows without flash attention, which alone keeps their sequences apart"

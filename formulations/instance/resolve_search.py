@@ -206,10 +206,13 @@ def expert_fault(workload: Workload, cluster: Cluster, profiled: bool, ep: int) 
     """Why `ep` GPUs cannot share the experts of a block."""
     experts, gpus = workload.experts, cluster.num_gpus
     indivisible = f"{ep} does not divide the {experts} experts of a block"
-    joined = any(group.machines > 1 for group in cluster.groups)
     return first_broken(
         (ep > 1 and not experts, f"{ep} GPUs for the experts of a model without any", "1"),
-        (ep > 1 and joined, f"{ep} GPUs, on joined nodes", "1, or joined_nodes: 1"),
+        (
+            ep > 1 and cluster.has_joined_nodes,
+            f"{ep} GPUs, on joined nodes",
+            "1, or joined_nodes: 1",
+        ),
         (ep > 1 and profiled, f"{ep}, of which a profile says nothing", "1, or no profile"),
         (ep > gpus, f"{ep} GPUs, of {gpus} in the cluster", f"1 to {gpus}"),
         (experts % ep, indivisible, f"divisors of {experts}"),
@@ -299,10 +302,9 @@ def _check_per_stage(given: Given) -> None:
     if search.degrees != "per_stage":
         return
     schedules, plain = f"the schedule {' or '.join(search.schedule)}", get_args(PlainSchedule)
-    joined = any(group.machines > 1 for group in given.cluster.groups)
     fault = first_broken(
         (given.cluster.has_zones, "node groups in several zones", "one zone"),
-        (joined, "joined nodes", "joined_nodes: 1"),
+        (given.cluster.has_joined_nodes, "joined nodes", "joined_nodes: 1"),
         (not set(search.schedule) & set(plain), schedules, "1f1b or gpipe too"),
     )
     if fault:

@@ -75,23 +75,15 @@ def group_degrees(instance: Instance, vector: tuple[int, ...]) -> Iterator[tuple
     used = [j for j, count in enumerate(vector) if count]
     if instance.search.degrees == "uniform":
         for cp in instance.search.context_parallel:
-            for degrees in alike_degrees(instance, [groups[j].gpus_per_node for j in used], cp):
-                if all(groups[j].may_hold(degrees.tp, degrees.width) for j in used):
-                    yield uniform_degrees(instance, degrees.tp, cp)
+            for degrees in alike_degrees(instance, [groups[j] for j in used], cp):
+                yield uniform_degrees(instance, degrees.tp, cp)
         return
     machines = [
         group.model_copy(update={"name": "", "nodes": vector[j]}) for j, group in enumerate(groups)
     ]
     alike = [(i, j) for i, j in combinations(used, 2) if machines[i] == machines[j]]
     for cp in instance.search.context_parallel:
-        choices = [
-            [
-                degrees
-                for degrees in slot_degrees(instance, groups[j].gpus_per_node, cp)
-                if groups[j].may_hold(degrees.tp, degrees.width)
-            ]
-            for j in used
-        ]
+        choices = [slot_degrees(instance, groups[j], cp) for j in used]
         for chosen in product(*choices):
             by_group = dict(zip(used, chosen, strict=True))
             sizes = {j: (degrees.tp, degrees.parts) for j, degrees in by_group.items()}
@@ -112,8 +104,8 @@ def expert_degrees(
     used = [j for j, count in enumerate(vector) if count]
     first, zones = degrees[used[0]], {groups[j].zone for j in used}
     wide, alike = any(degrees[j].tp > 1 for j in used), all(degrees[j] == first for j in used)
-    joined = any(groups[j].machines > 1 for j in used)
-    free = alike and not joined and (instance.splits_sequence(first.tp) or not wide)
+    free = alike and not instance.cluster.has_joined_nodes
+    free &= instance.splits_sequence(first.tp) or not wide
     pairs: list[tuple[int, Literal[1] | None]] = []
     if "tp" in search.expert_tensor_parallel or not wide:
         pairs = [(ep, None) for ep in search.expert_parallel if ep == 1 or free]
@@ -327,9 +319,10 @@ class _Walk:
             filling = ((slots // pp, pp) for pp in range(1, min(slots, longest) + 1))
             choices = ((dp, pp) for dp, pp in filling if dp * pp == slots)
         else:
-            used = [(n, group.gpus_per_node) for n, group in nodes if n]
-            widths = [own.width for _, size in used for own in slot_degrees(instance, size, 1)]
-            slots = sum(n * size for n, size in used) // min(widths) if widths else 0
+            used = [(n, group) for n, group in nodes if n]
+            widths = [own.width for _, group in used for own in slot_degrees(instance, group, 1)]
+            gpus = sum(n * group.gpus_per_node for n, group in used)
+            slots = gpus // min(widths) if widths else 0
             degrees = range(1, slots // 2 + 1)
             choices = ((dp, pp) for dp in degrees for pp in range(2, min(longest, slots // dp) + 1))
         replicas, stages = instance.search.data_parallel, instance.search.pipeline_parallel

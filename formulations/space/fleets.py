@@ -62,7 +62,7 @@ def unfit_fields(instance: Instance) -> Iterator[Unfit]:
         if needed not in listed:
             choices = " or ".join(map(str, listed))
             yield Unfit(f"search.{field}", choices, f"{needed} too; solve takes the others", 0)
-    if any(group.machines > 1 for group in instance.cluster.groups):
+    if instance.cluster.has_joined_nodes:
         yield Unfit("cluster.joined_nodes", "several", "1; solve takes them")
     if not search.idle_nodes:
         yield Unfit("search.idle_nodes", "false", "true; nodes idle where no pipeline takes them")

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import product
 from math import gcd
 
-from formulations.instance import Instance
+from formulations.instance import Instance, NodeGroup
 from formulations.instance.targets import Demands, shared_experts
 from formulations.plan import Configuration, Degrees, Place
 from formulations.units import powers_of_two
@@ -22,25 +22,34 @@ def tensor_degrees(instance: Instance, gpus: Iterable[int]) -> list[int]:
     return [tp for tp in candidates if all(count % tp == 0 for count in counts)]
 
 
-def alike_degrees(instance: Instance, nodes: list[int], cp: int) -> list[Degrees]:
-    """Undivided slots that fill nodes of so many GPUs."""
-    slots = (Degrees(tp=tp, cp=cp) for tp in tensor_degrees(instance, nodes))
-    return [degrees for degrees in slots if shares_sequences(instance, degrees, nodes)]
+def alike_degrees(instance: Instance, groups: Sequence[NodeGroup], cp: int) -> list[Degrees]:
+    """Undivided slots that fill nodes of all these groups."""
+    sizes = [group.gpus_per_node for group in groups]
+    return [
+        degrees
+        for tp in tensor_degrees(instance, sizes)
+        if shares_sequences(instance, degrees := Degrees(tp=tp, cp=cp))
+        and all(group.may_hold(tp, degrees.width) for group in groups)
+    ]
 
 
-def slot_degrees(instance: Instance, gpus: int, cp: int) -> list[Degrees]:
-    """Ways to share a stage among GPUs of a node, in equal parts."""
+def slot_degrees(instance: Instance, group: NodeGroup, cp: int) -> list[Degrees]:
+    """Ways to share a stage among GPUs of a node of the group, in equal parts."""
+    gpus = group.gpus_per_node
     slots = (
         Degrees(tp=tp, parts=parts, cp=cp)
         for tp in tensor_degrees(instance, [gpus])
         for parts in range(1, gpus // tp + 1)
-        if gpus // tp % parts == 0
     )
-    return [degrees for degrees in slots if shares_sequences(instance, degrees, [gpus])]
+    return [
+        degrees
+        for degrees in slots
+        if group.may_hold(degrees.tp, degrees.width) and shares_sequences(instance, degrees)
+    ]
 
 
-def shares_sequences(instance: Instance, degrees: Degrees, nodes: list[int]) -> bool:
-    """Whether the tensor groups of slots that fill these nodes can share every sequence.
+def shares_sequences(instance: Instance, degrees: Degrees) -> bool:
+    """Whether the tensor groups of a slot can share every sequence.
 
     Every GPU has two pieces of it, which each tensor group can split; heads are exchanged whole.
     """
@@ -50,7 +59,7 @@ def shares_sequences(instance: Instance, degrees: Degrees, nodes: list[int]) -> 
     pieces = workload.sequence_length % (2 * degrees.cp * degrees.tp) == 0
     whole_heads = workload.kv_heads % (degrees.tp * degrees.cp) == 0
     exchanged = whole_heads or instance.search.context_method != "all_to_all"
-    return pieces and exchanged and all(gpus % degrees.width == 0 for gpus in nodes)
+    return pieces and exchanged
 
 
 def stage_places(instance: Instance, config: Configuration) -> tuple[Place, ...]:
@@ -61,7 +70,7 @@ def stage_places(instance: Instance, config: Configuration) -> tuple[Place, ...]
             zip(instance.cluster.groups, config.nodes_used, strict=True)
         )
         if count
-        for degrees in slot_degrees(instance, group.gpus_per_node, 1)
+        for degrees in slot_degrees(instance, group, 1)
         if config.micro_batch % degrees.parts == 0
     )
 

@@ -145,7 +145,7 @@ def _check_sequences(instance: Instance, run: Launched) -> None:
         raise run.error("tp", problem, allowed)
     if fault := context_fault(workload, instance.cluster, profiled, run.cp):
         raise run.error("cp", *fault)
-    if not shares_sequences(instance.model_copy(update={"search": search}), degrees, []):
+    if not shares_sequences(instance.model_copy(update={"search": search}), degrees):
         problem = f"{run.cp} GPUs per sequence, by {search.context_method or 'any method'}"
         allowed = (
             f"degrees whose double, times tp, divides {workload.sequence_length} tokens; of an"

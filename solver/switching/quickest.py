@@ -187,7 +187,7 @@ def check_alike(before: PlanDocument, after: PlanDocument, names: tuple[str, str
 
     Sequence length, batch, and what machines cost are left aside.
     """
-    if any(group.machines > 1 for group in before.instance.cluster.groups):
+    if before.instance.cluster.has_joined_nodes:
         raise PlanError(f"{names[0]}: instance.cluster", "joined nodes", "joined_nodes: 1")
     pair = [(file.instance.workload, file.instance.cluster) for file in (after, before)]
     for field, text, expected in unlike(*pair):

@@ -69,7 +69,7 @@ def places_of(space: PlanSpace, config: Configuration) -> list[Place]:
     return [
         (j, degrees)
         for j in config.groups_used
-        for degrees in slot_degrees(space.instance, groups[j].gpus_per_node, 1)
+        for degrees in slot_degrees(space.instance, groups[j], 1)
         if config.micro_batch % degrees.parts == 0
     ]
 

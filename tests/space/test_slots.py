@@ -32,11 +32,12 @@ def test_slots_are_the_recorded_ones(target: Target) -> None:
     figures = dict[str, object]()
     for seed in range(10):
         instance = random_space(seed, target)
-        gpus = sorted({group.gpus_per_node for group in instance.cluster.groups})
+        by_size = {group.gpus_per_node: group for group in instance.cluster.groups}
+        groups = [by_size[gpus] for gpus in sorted(by_size)]
         config = next(configs(instance))
         places = (stage_places(instance, config.but(micro_batch=b)) for b in (1, 2, 4, 6))
         slots = [
-            [alike_degrees(instance, gpus, cp), *(slot_degrees(instance, n, cp) for n in gpus)]
+            [alike_degrees(instance, groups, cp), *(slot_degrees(instance, g, cp) for g in groups)]
             for cp in (1, 2)
         ]
         figures[f"{target} {seed}"] = [digest(slots), digest([*places])]
