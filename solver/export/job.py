@@ -8,7 +8,7 @@ DeepSpeed count the same way, FlagScale in a mesh.
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
@@ -18,8 +18,10 @@ from typing import NamedTuple
 
 from formulations.instance import Cluster, Instance
 from formulations.instance.workload import Recompute
-from formulations.plan import Configuration, Degrees, Plan, Recomputed
+from formulations.plan import Configuration, Degrees, Group, Plan, Recomputed
 from formulations.space.launch import Obstacle
+
+Place = tuple[str, int]  #: host, index of a GPU there
 
 
 def word(name: str) -> str:
@@ -38,6 +40,12 @@ def host_names(cluster: Cluster) -> tuple[tuple[str, ...], ...]:
         for group in cluster.groups
         for first in range(0, group.nodes * group.machines, group.machines)
     )
+
+
+def places_of(cluster: Cluster, hosts: Sequence[Sequence[str]], slot: Group) -> list[Place]:
+    """Host, and index there, of every GPU of a slot; hosts: those of `host_names`."""
+    size = cluster.groups[cluster.node_groups[slot.node]].gpus_per_machine
+    return [(hosts[slot.node][gpu // size], gpu % size) for gpu in slot.gpus]
 
 
 #: How the names of node groups have to be.
@@ -144,13 +152,10 @@ class Job:
             degrees = self.degrees(k)
             for r, replica in enumerate(self.plan.replicas):
                 group = replica.stages[k].group
-                node_group = cluster.groups[cluster.node_groups[group.node]]
-                gpu_type = word(node_group.gpu.name)
-                for i, gpu in enumerate(group.gpus):
+                gpu_type = word(cluster.groups[cluster.node_groups[group.node]].gpu.name)
+                for i, (host, index) in enumerate(places_of(cluster, hosts, group)):
                     share, tensor = divmod(i, degrees.tp)
                     share += r * degrees.copies
-                    machine, index = divmod(gpu, node_group.gpus_per_machine)
-                    host = hosts[group.node][machine]
                     places.append((host, index, gpu_type, tensor, share, k))
         return tuple(Rank(rank, *place) for rank, place in enumerate(places))
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from itertools import chain
 
 from formulations.errors import PlannerError
-from solver.export.job import Job, Rank, host_names, template, word
+from solver.export.job import Job, Rank, host_names, places_of, template, word
 
 TORCHRUN, SLURM, RANKS, HOSTS = "torchrun.sh", "slurm.sh", "ranks.csv", "hosts.txt"
 
@@ -83,10 +83,8 @@ def check_launcher(job: Job, texts: Mapping[str, str]) -> None:
     expect("hosts.txt: hosts", texts[HOSTS].splitlines(), names)
     gpus: dict[str, set[int]] = {name: set() for name in names}
     for stage in chain.from_iterable(replica.stages for replica in job.plan.replicas):
-        node = stage.group.node
-        size = cluster.groups[cluster.node_groups[node]].gpus_per_machine
-        for gpu in stage.group.gpus:
-            gpus[machines[node][gpu // size]].add(gpu % size)
+        for name, gpu in places_of(cluster, machines, stage.group):
+            gpus[name].add(gpu)
     cases = _CASE_READ.findall(texts[TORCHRUN])
     expect("torchrun.sh: number of hosts", len(cases), len(names))
     for place, name in enumerate(names):
