@@ -76,7 +76,7 @@ def _assumed(
             "sequence parallel: what the backward pass gathers again is hidden behind products"
             " (Korthikanti et al. 2023)"
         )
-    if any(instance.cluster.groups[j].machines > 1 for j in config.groups_used):
+    if instance.cluster.has_joined_nodes:
         yield "joined nodes: named after the first; rings from one to the other share the network"
     if any(group.parts > 1 for group in degrees):
         yield (
@@ -201,34 +201,34 @@ def calibration_lines(document: PlanDocument) -> Lines:
 
     Of measured layers no error is known: nothing is said.
     """
-    calibration, config, text = document.instance.calibration, document.config, error_text(document)
-    if config is None or text is None:
+    calibration, text = document.instance.calibration, error_text(document)
+    if text is None:
         return []
     if calibration is None:
-        evidence = document.expected_error.evidence if document.expected_error else ()
-        measured = f": {'; '.join(evidence)}" if evidence else "; none measured on these nodes"
-        return [("error", f"{text}{measured}")]
-    where = unmeasured(document.instance, config)
-    why = f"; no step was measured on {', '.join(where)}" if where else ""
+        return [("error", "".join(text))]
     corrected = ("corrected", f"layer times by {calibration.source}")
-    return [corrected, ("error", f"{text.removeprefix('error ')}{why}")]
+    return [corrected, ("error", "".join(text))]
 
 
-def error_text(document: PlanDocument) -> str | None:
-    """How far the step may be from its prediction; None where no error is known."""
+def error_text(document: PlanDocument) -> tuple[str, str] | None:
+    """How far the step may be from its prediction, and what says so; None where none is known."""
     calibration, config = document.instance.calibration, document.config
     if calibration is not None and config is not None:
         where = unmeasured(document.instance, config)
         mean = calibration.expected_error_elsewhere if where else calibration.expected_error
         expected = "not known" if mean is None else f"{percent(mean)} of the step time"
-        return f"error expected {expected}"
+        why = f"; no step was measured on {', '.join(where)}" if where else ""
+        return f"expected {expected}", why
     error = document.expected_error
-    if document.instance.profile is not None or error is None:
+    if document.instance.profile is not None or error is None or config is None:
         return None
+    measured = "; none measured on these nodes"
+    if error.evidence:
+        measured = f": {'; '.join(error.evidence)}"
     within = f"lie within {100 * error.bar:.2g} %"
     if error.bar > 1:  # of logarithms: as far above as below
         within = f"take 1/{1 + error.bar:.2g} to {1 + error.bar:.2g} times as long"
-    return f"80 % of such steps {within}"
+    return f"80 % of such steps {within}", measured
 
 
 # Terms of renting

@@ -1,6 +1,5 @@
 """A plan in words and tables. Returns what Rich can render; only the command line prints it."""
 
-import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
@@ -78,10 +77,11 @@ _DEGREES: dict[DegreesPer, str] = {
 _MOST_RUNS = 8  # of equal layers that are listed one by one
 _MOST_ROWS = 12  # of a table of stages that is shown whole without `--details`
 #: Lines that are printed without `--details`.
-_SHORT = re.compile(
-    "workload|lengths|cluster|plan|degrees|step time|throughput|money|rented|useful|memory|layout|"
-    "idle|status|second best|considered|not met|would help|warning|more"
-)
+_SHORT = {
+    *("workload", "lengths", "cluster", "plan", "degrees", "step time", "throughput", "money"),
+    *("rented", "useful", "memory", "layout", "idle", "status", "second best", "considered"),
+    *("not met", "would help", "warning", "more"),
+}
 _CLOSED: dict[Reason, str] = {
     "infeasible": "without a plan",
     "bounded": "ruled out by bounds",
@@ -238,8 +238,10 @@ def figures(document: PlanDocument) -> Lines:
     per_gpu = significant((document.model_flop_per_s_per_gpu or 0.0) / 1e12)
     mfu = f"MFU {percent(document.mfu or 0.0)} of the dense {workload.precision} peaks"
     tokens = significant(rate * workload.sequence_length)
+    if error := error_text(document):
+        step += f"; {'error ' * (document.instance.calibration is not None)}{error[0]}"
     lines = [
-        ("step time", "; ".join(filter(None, [step, error_text(document)]))),
+        ("step time", step),
         ("throughput", f"{significant(rate)} sequences/s, {tokens} tokens/s"),
         ("model FLOPs", f"{per_gpu} TFLOP/s per GPU, {mfu}"),
     ]
@@ -299,7 +301,7 @@ def _asked(lines: Lines, details: bool) -> Lines:
     chosen, above = Lines(), ""
     for label, text in lines:
         above = label or above  # without a label a line goes on with the one above
-        if details or _SHORT.fullmatch(above):
+        if details or above in _SHORT:
             chosen.append((label, text))
     return chosen
 
