@@ -1,7 +1,10 @@
 """Forged files: fields changed, digest made anew."""
 
 import json
+import sqlite3
 from collections.abc import Callable, Mapping
+from contextlib import closing
+from pathlib import Path
 from typing import Any, TypeVar
 
 from solver.document import RECORDED, PlanDocument, config_counts
@@ -9,6 +12,7 @@ from solver.files import Envelope, sealed
 from solver.options import SolveOptions
 from solver.plan_figures import build_document
 from solver.result import Result
+from solver.study.store import _seal
 
 R = TypeVar("R", bound=Envelope)
 Changes = Mapping[str, object] | Callable[[Any], object]
@@ -44,3 +48,13 @@ def said(result: Result) -> dict[str, Any]:
     """Plan, bound and log; what describes the run itself is left out."""
     fields = build_document(result, SolveOptions()).model_dump(mode="json")
     return {key: value for key, value in fields.items() if key not in (*RECORDED, "digest")}
+
+
+def reshelve(path: Path, kind: str, changed: Callable[[str], str]) -> None:
+    """Changes what the records of a kind hold in the study at `path`."""
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        rows = connection.execute("select rowid, * from records where kind = ?", (kind,)).fetchall()
+        for number, *names, fields, _ in rows:
+            new = changed(fields)
+            row = new, _seal(*names, new), number
+            connection.execute("update records set fields = ?, digest = ? where rowid = ?", row)

@@ -17,7 +17,7 @@ from solver.report.naming import degrees_line
 from solver.report.quantities import counted, money, time_text
 from solver.search.driver import SearchOverview, search_overview
 from solver.study.store import read_study
-from solver.templates.kept_templates import open_mixes
+from solver.templates.generate import open_mixes
 
 #: Open configurations that are listed; the others are counted.
 MOST_LISTED = 10
@@ -29,7 +29,7 @@ def show_study(path: Path, as_json: bool) -> None:
         instance, search = kept.instance, search_overview(kept, notes)
         templates, families = open_mixes(kept, notes), list(family_overviews(notes))
         layouts = json.loads(notes[LENGTHS])["layouts"] if LENGTHS in notes else None
-        closed, switches = (sum(1 for _ in kept.every(kind)) for kind in (LENGTHS, SWITCH))
+        closed, switches = map(kept.count, (LENGTHS, SWITCH))
     fields: dict[str, Any] = {"instance": instance.name}
     parts: list[list[RenderableType]] = []
     if search is not None:

@@ -4,8 +4,8 @@ What is closed is kept in a study, and plans are said in numbers of the cluster'
 """
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
 
 from pydantic import TypeAdapter
 
@@ -14,7 +14,6 @@ from formulations.instance import Instance
 from formulations.instance.instance import Counts, Family
 from formulations.plan import Configuration, Plan
 from formulations.space import configs_of
-from solver.files import canonical_json
 from solver.front_document import Aim
 from solver.heuristics.time_tables import TimeTables
 from solver.interrupt import TimeUp, time_up_after
@@ -23,7 +22,7 @@ from solver.result import ConfigRecord
 from solver.search.fathoming import check_plan
 from solver.search.plan_search import EFFORTS, PlanSearch
 from solver.search.progress import Report
-from solver.study.store import FREE_LIMITS, Study
+from solver.study.store import Shelf, Study
 
 #: Limits that are of terms and of steps that are kept, not of plans, where terms are chosen.
 LIMITS_OF_TERMS = ("max_price_usd_per_hour", "max_step_time_s", "max_cost_usd_per_step")
@@ -65,6 +64,9 @@ class MemberClosing:
         )
 
 
+_CLOSINGS = TypeAdapter(MemberClosing)
+
+
 class Members:
     """The clusters of a family within its limit on rent; their searches share layer times.
 
@@ -85,6 +87,7 @@ class Members:
         self.instance: Instance = fastest.but(search={"idle_nodes": True})
         self.times = TimeTables(self.instance)
         self.study = None if study is None else study.of(self.instance)
+        self._kept = Shelf(self.study, "cluster", _CLOSINGS)
 
     def space(self, counts: Counts) -> Iterator[Configuration]:
         """All configurations of a cluster that no smaller one has."""
@@ -104,6 +107,26 @@ class Members:
         near = [pair for pair in pairs if pair[1].bound_ns < below_ns and not pair[0].per_stage]
         others = [form.bound_ns for _, form in set(pairs) - set(near)]
         return min([*times.packed_ns([config for config, _ in near]), *others])
+
+    def known(self, task: MemberTask) -> MemberClosing | None:
+        """What a study knows of a cluster; StudyError for a plan that is not what it is said to be.
+
+        Every cluster was closed below a cutoff of its own.
+        """
+        for closing in self._kept.find(task.counts, self._variant(task)):
+            if closing.found is not None:
+                check_plan(self._kept, *closing.found)
+            return closing
+        return None
+
+    def keep(self, task: MemberTask, closing: MemberClosing) -> None:
+        """Adds to the study a cluster that was closed without an end of the time."""
+        self._kept.keep(task.counts, self._variant(task), closing)
+
+    def _variant(self, task: MemberTask) -> dict[str, object]:
+        limits = self.family.instance.limits.model_dump(mode="json")
+        asked = {"gap": self.options.gap, "seed": self.options.seed, "limits": limits}
+        return {**asked, "cutoff_ns": repr(task.cutoff_ns), "fewest": self.family.fewest}
 
     def close(
         self, task: MemberTask, limit_s: float | None = None, report: Report | None = None
@@ -172,54 +195,8 @@ def member_plan(family: Family, plan: Plan) -> Plan:
     return Plan(config=member_config(plan.config), node_order=order, replicas=replicas)
 
 
-#: Of records in a study; of notes on searches, before what was asked.
-KIND, CLUSTERS = "cluster", "clusters"
-
-_CLOSINGS = TypeAdapter(MemberClosing)
-
-
-@dataclass(frozen=True)
-class KeptMembers:
-    """What was closed of the clusters of a family, each below a cutoff of its own."""
-
-    study: Study
-    members: Members
-    aim: Aim
-
-    def find(self, task: MemberTask) -> MemberClosing | None:
-        """What is known of a cluster; StudyError for a plan that is not what it is said to be."""
-        for record in self.study.find(KIND, _key(task.counts)):
-            if record.variant == self._variant(task):
-                closing = self.study.read(KIND, record, _CLOSINGS)
-                if closing.found is not None:
-                    check_plan(self.study, KIND, *closing.found)
-                return closing
-        return None
-
-    def keep(self, task: MemberTask, closing: MemberClosing) -> None:
-        """Adds a cluster that was closed without an end of the time."""
-        fields = _CLOSINGS.dump_json(closing).decode()
-        self.study.keep(KIND, _key(task.counts), self._variant(task), fields)
-
-    def note(self, closed: int, left: Sequence[Counts], front: int, gap: float | None) -> None:
-        """Writes down how far the search is, in place of what was said of the same question."""
-        family = self.members.family
-        limits = family.instance.limits.model_dump(mode="json", include=set(FREE_LIMITS))
-        asked = {"aim": self.aim, "fewest": family.fewest, **limits}
-        fields = asked | {"closed": closed, "open": left, "front": front, "gap": gap}
-        self.study.note(f"{CLUSTERS} {canonical_json(asked)}", fields)
-
-    def _variant(self, task: MemberTask) -> str:
-        options, family = self.members.options, self.members.family
-        return canonical_json(
-            {
-                "cutoff_ns": repr(task.cutoff_ns),
-                "gap": options.gap,
-                "seed": options.seed,
-                "fewest": family.fewest,
-                "limits": family.instance.limits.model_dump(mode="json"),
-            }
-        )
+#: Of notes in a study, before what was asked.
+CLUSTERS = "clusters"
 
 
 @dataclass(frozen=True)
@@ -235,13 +212,14 @@ class FamilyOverview:
     front: int
     gap: float | None
 
+    def note(self, study: Study) -> None:
+        """Writes it down in place of what was said of the same question."""
+        asked = self.aim, self.fewest, self.max_step_time_s, self.max_cost_usd_per_step
+        study.note(f"{CLUSTERS} {json.dumps(asked)}", asdict(self))
+
 
 def family_overviews(notes: Mapping[str, str]) -> Iterator[FamilyOverview]:
     """What a study notes of each question that was asked."""
     for name in sorted(notes):
         if name.startswith(f"{CLUSTERS} "):
             yield FamilyOverview(**json.loads(notes[name]))
-
-
-def _key(counts: Counts) -> str:
-    return canonical_json({"nodes": counts})

@@ -15,7 +15,7 @@ from formulations.instance.instance import Counts, Family
 from formulations.units import seconds
 from solver.clusters.front import Front, Measure
 from solver.clusters.member import (
-    KeptMembers,
+    FamilyOverview,
     MemberClosing,
     Members,
     MemberTask,
@@ -155,10 +155,6 @@ class FamilySearch:
         self.family, self.options = family, options
         self.deadline = Deadline(options.time_limit_s)
         self.members = Members(family, options, study)
-        member_study = self.members.study
-        self.kept = (
-            None if member_study is None else KeptMembers(member_study, self.members, measure.aim)
-        )
         self.clusters = OpenClusters(self.members, measure, options.gap)
 
     def run(self, report: Report | None = None) -> Termination:
@@ -181,19 +177,32 @@ class FamilySearch:
         return Termination.TIME_LIMIT if late else Termination.UNFINISHED
 
     def _note(self) -> None:
-        if self.kept is not None:
-            clusters, still_open = self.clusters, self.clusters.open
-            closed = len(clusters.bounds) - len(still_open)
-            self.kept.note(closed, still_open, len(clusters.front.best), clusters.gap)
+        if self.members.study is None:
+            return
+        clusters, still_open, limits = (
+            self.clusters,
+            self.clusters.open,
+            self.members.family.instance.limits,
+        )
+        FamilyOverview(
+            aim=clusters.front.measure.aim,
+            fewest=self.family.fewest,
+            max_step_time_s=limits.max_step_time_s,
+            max_cost_usd_per_step=limits.max_cost_usd_per_step,
+            closed=len(clusters.bounds) - len(still_open),
+            open=still_open,
+            front=len(clusters.front.best),
+            gap=clusters.gap,
+        ).note(self.members.study)
 
     def _closing(self, task: MemberTask, report: Report | None) -> MemberClosing:
         """How a cluster is closed, by a study or by a search."""
-        if self.kept is not None and (kept := self.kept.find(task)) is not None:
-            return kept
+        if (known := self.members.known(task)) is not None:
+            return known
         shown = self._shown(task.counts, report)
         closing = self.members.close(task, self.deadline.left_s, shown)
-        if self.kept is not None and not self.deadline.over() and not closing.cut_short:
-            self.kept.keep(task, closing)
+        if not self.deadline.over() and not closing.cut_short:
+            self.members.keep(task, closing)
         return closing
 
     def _shown(

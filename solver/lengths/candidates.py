@@ -56,7 +56,7 @@ from solver.heuristics.time_tables import TimeTables
 from solver.interrupt import TimeUp, time_up_after
 from solver.options import SolveOptions
 from solver.search.plan_search import PlanSearch
-from solver.study.store import Study, made_once
+from solver.study.store import Shelf, Study
 from solver.switching.quickest import plan_switch
 
 #: Rows per replica and stage of the step for which a plan is the best one.
@@ -165,9 +165,8 @@ def found_strategies(
     strategies = list[PlanRows]()
     for done, config in enumerate(configs):
         tell(done, len(configs))
-        make, key = partial(_variants, timed, config), config.model_dump_json()
-        variants: list[PlanRows] = made_once(study, LENGTHS, key, _VARIANTS, make)
-        strategies += variants
+        make, key = partial(_variants, timed, config), config.model_dump(mode="json")
+        strategies += Shelf(study, LENGTHS, _VARIANTS).once(key, make)
     return strategies
 
 
@@ -275,7 +274,7 @@ def switch_times(
         for before, after in product(names, names):
             key = f"{kind} from {names[before]} to {names[after]}"
             make = partial(time_ns, before, after, kind)
-            pair_ns[before, after] = made_once(study, SWITCH, key, _TIME, make)
+            pair_ns[before, after] = Shelf(study, SWITCH, _TIME).once(key, make)
         return tuple(tuple(pair_ns[before, after] for after in layouts) for before in layouts)
 
     return Switching(parameters_ns=times("parameters"), gradients_ns=times("gradients"))

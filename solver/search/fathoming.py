@@ -7,20 +7,18 @@ which on plans are of no use for limits, incumbent and gap. Answers are passed o
 import math
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
-from hashlib import sha256
 from time import process_time
+from typing import Any
 
 from pydantic import TypeAdapter
 
 from formulations.costs.plan_costs import plan_costs
-from formulations.errors import PlanError
 from formulations.instance import Instance
 from formulations.plan import Configuration, Plan
 from solver.enumeration.engine import ConfigAnswer
 from solver.enumeration.enumerate import below
-from solver.files import canonical_json
 from solver.graph.problem import Intervals
 from solver.heuristics.time_tables import TimeTables
 from solver.interrupt import Stop, after
@@ -28,7 +26,7 @@ from solver.options import SolveOptions
 from solver.result import ConfigRecord, Proof, Reason, max_step_time_ns, objective_weight
 from solver.search.enumeration import MOST_GAP, ConfigEngine, lacks_memory
 from solver.simulate import step_time_ns
-from solver.study.store import Study
+from solver.study.store import Shelf, Study
 
 
 @dataclass(frozen=True)
@@ -73,15 +71,13 @@ class Answer:
 
 
 _ANSWERS = TypeAdapter(Answer)
-#: In a study.
-KIND = "config"
 
 
-@dataclass(frozen=True)
 class Answers:
     """The answers that a study holds on configurations of one instance."""
 
-    study: Study | None = None
+    def __init__(self, study: Study | None = None) -> None:
+        self._shelf = Shelf(study, "config", _ANSWERS)
 
     def find(self, config: Configuration, question: Question) -> Answer | None:
         """An answer to the question; StudyError for a plan that is not what it is said to be."""
@@ -94,10 +90,7 @@ class Answers:
 
     def every(self, config: Configuration | None = None) -> Iterator[Answer]:
         """All that the study holds, on a config or on any, one at a time, plans unchecked."""
-        if self.study is not None:
-            of_config = None if config is None else self.study.find(KIND, _key(config))
-            for record in self.study.every(KIND) if of_config is None else of_config:
-                yield self.study.read(KIND, record, _ANSWERS)
+        return self._shelf.every(config and config.model_dump(mode="json"))
 
     def plans(self) -> Iterator[tuple[Plan, int]]:
         """The plans of all answers, with their step times in ns; StudyError as in `find`."""
@@ -108,31 +101,18 @@ class Answers:
         best = answer.found
         if best is None or best.plan is None or best.step_time_ns is None:
             return None
-        assert self.study is not None
-        check_plan(self.study, KIND, best.plan, best.step_time_ns)
+        check_plan(self._shelf, best.plan, best.step_time_ns)
         return best.plan, best.step_time_ns
 
     def keep(self, config: Configuration, answer: Answer) -> None:
         """Adds a whole answer to the study."""
-        if self.study is None or answer.cut_short:
-            return
-        variant = canonical_json(_ANSWERS.dump_python(answer)["question"])
-        fields = _ANSWERS.dump_json(answer).decode()
-        self.study.keep(KIND, _key(config), variant, fields)
+        if not answer.cut_short:
+            self._shelf.keep(config.model_dump(mode="json"), asdict(answer.question), answer)
 
 
-def check_plan(study: Study, kind: str, plan: Plan, step_ns: int) -> None:
+def check_plan(shelf: Shelf[Any], plan: Plan, step_ns: int) -> None:
     """A plan that a study holds is simulated before it is believed; StudyError if it is not so."""
-    try:
-        took_ns = step_time_ns(plan_costs(study.instance, plan))
-    except (PlanError, LookupError):
-        raise study.damaged(kind, "a plan that does not fit the instance") from None
-    if took_ns != step_ns:
-        raise study.damaged(kind, f"a plan of {step_ns} ns takes {took_ns} ns")
-
-
-def _key(config: Configuration) -> str:
-    return sha256(canonical_json(config.model_dump(mode="json")).encode()).hexdigest()
+    shelf.check("plan", step_ns, lambda instance: step_time_ns(plan_costs(instance, plan)))
 
 
 #: Above any step time in ns: more than twice what `formulations.costs.magnitude` lets through.

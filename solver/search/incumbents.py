@@ -1,7 +1,7 @@
 """The best plan so far, and the local searches that it comes from."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from pydantic import TypeAdapter
@@ -9,7 +9,6 @@ from pydantic import TypeAdapter
 from formulations.instance import Instance
 from formulations.plan import Configuration, Plan
 from formulations.units import NANOSECONDS_PER_SECOND
-from solver.files import canonical_json
 from solver.heuristics.baselines import (
     equal_chunks_plan,
     equal_split_plan,
@@ -24,7 +23,7 @@ from solver.options import SolveOptions
 from solver.result import Moment, max_step_time_ns, objective_weight
 from solver.search.enumeration import ORDER_LIMIT
 from solver.search.fathoming import check_plan
-from solver.study.store import Study, StudyRecord
+from solver.study.store import Shelf, Study
 
 #: Patience of the first local search: where all node orders are looked at in one graph, where they
 #: are looked at one by one (uneven shares), and where there are too many. A better plan saves more
@@ -33,8 +32,6 @@ PATIENCE, PATIENCE_ONE_BY_ONE, PATIENCE_MANY = 6, 50, 200
 #: Part of the time limit that a survey may take, and how often it may ask at least.
 SURVEY = 0.3
 LEAST_SURVEY = 200
-#: Of records in a study: the plans that searches for first plans ended with.
-STARTS = "start"
 _PLANS = TypeAdapter[tuple[Plan, int] | None](tuple[Plan, int] | None)
 
 
@@ -77,39 +74,36 @@ class Incumbents:
     asked: int = 0
     cut: bool = False
 
+    @property
+    def _starts(self) -> Shelf[tuple[Plan, int] | None]:
+        """The plans that searches for first plans ended with."""
+        return Shelf(self.study, "start", _PLANS)
+
     def start(self, name: str, search: Callable[[], None]) -> None:
         """A search for plans, or, where a study knows it, the plan that it ended with.
 
         It is kept unless the time limit may have cut it short.
         """
-        if self.study is None:
-            search()
-            return
-        asked = {"before": self.best, "seed": self.options.seed}
         limits = self.instance.limits.model_dump(mode="json")
-        variant = canonical_json({**asked, "limits": limits})
-        for record in self.study.find(STARTS, name):
-            if record.variant == variant:
-                self.offer(self._checked(record))
-                return
+        asked = {"before": self.best, "seed": self.options.seed, "limits": limits}
+        if kept := self._starts.find(name, asked):
+            self._offer_kept(kept)
+            return
         search()
         limit = self.options.time_limit_s
         if limit is None or self.deadline.elapsed_s < SURVEY * limit:
-            fields = _PLANS.dump_json(self.known.found).decode()
-            self.study.keep(STARTS, name, variant, fields)
+            self._starts.keep(name, asked, self.known.found)
 
     def recall(self) -> None:
         """All that searches ended with that a study knows."""
-        for record in [] if self.study is None else self.study.every(STARTS):
-            self.offer(self._checked(record))
+        self._offer_kept(self._starts.every())
 
-    def _checked(self, record: StudyRecord) -> tuple[Plan, int] | None:
-        """What a study holds; StudyError if that is not what was kept."""
-        assert self.study is not None
-        kept = self.study.read(STARTS, record, _PLANS)
-        if kept is not None:
-            check_plan(self.study, STARTS, *kept)
-        return kept
+    def _offer_kept(self, plans: Iterable[tuple[Plan, int] | None]) -> None:
+        """Plans of a study; StudyError if they are not what was kept."""
+        for kept in plans:
+            if kept is not None:
+                check_plan(self._starts, *kept)
+            self.offer(kept)
 
     @property
     def best(self) -> float | None:

@@ -5,26 +5,27 @@ else; several processes of one host may share a study. SQLite's write-ahead log 
 they share: a network file system, and processes on several hosts, are out of the question.
 
 A record is what a search knows of one thing, its `key`, as the answer to one question, its
-`variant`: equal ones have equal `fields`, so the first to be kept stays. SQLite does not see every
-bit that has changed on the disk, so each row has a digest.
+`variant`, both by digest: equal ones have equal `fields`, so the first to be kept stays. SQLite
+does not see every bit that has changed on the disk, so each row has a digest of its own.
 """
 
 import sqlite3
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Generic, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
-from formulations.errors import PlannerError
+from formulations.errors import PlanError, PlannerError
 from formulations.instance import Instance
 from solver.files import HETPLAN_VERSION, canonical_json, digest
 
 #: Of SQLite's header: that the file is a study, and in which format.
-APPLICATION_ID, FORMAT = 0x48455450, 4
+APPLICATION_ID, FORMAT = 0x48455450, 5
 #: Seconds to wait for another process that writes.
 PATIENCE_S = 10.0
 #: Limits with which a study stays the same: they cut off, nothing more.
@@ -50,14 +51,6 @@ class StudyError(PlannerError):
         super().__init__(f"{path}: {found}; {remedy}")
 
 
-class StudyRecord(NamedTuple):
-    """What is known of `key`, as the answer to `variant`."""
-
-    key: str
-    variant: str
-    fields: str
-
-
 def subject_of(instance: Instance) -> str:
     """Digest of an instance but for FREE_LIMITS, and for the steps, which multiply."""
     update = {
@@ -67,11 +60,13 @@ def subject_of(instance: Instance) -> str:
     return digest(instance.model_copy(update=update).model_dump(mode="json"))
 
 
+@dataclass(frozen=True)
 class Study:
-    """The records on one subject: the study's own instance, or one that is derived from it."""
+    """What is kept of one subject: the study's own instance, or one that is derived from it."""
 
-    def __init__(self, path: Path, connection: sqlite3.Connection, instance: Instance) -> None:
-        self.path, self._connection, self.instance = path, connection, instance
+    path: Path
+    connection: sqlite3.Connection
+    instance: Instance
 
     @cached_property
     def subject(self) -> str:
@@ -80,54 +75,95 @@ class Study:
 
     def of(self, instance: Instance) -> "Study":
         """The records on another instance in the same file, such as a member of a family."""
-        return Study(self.path, self._connection, instance)
+        return replace(self, instance=instance)
 
-    def find(self, kind: str, key: str) -> list[StudyRecord]:
-        """The records on a key."""
-        rows = self._connection.execute(
-            "select key, variant, fields, digest from records where subject = ? and kind = ? "
-            "and key = ? order by variant",
-            (self.subject, kind, key),
-        )
-        return [self._record(kind, row) for row in rows]
-
-    def every(self, kind: str) -> Iterator[StudyRecord]:
-        """All records of a kind, one at a time, in the order in which they were kept."""
-        rows = self._connection.execute(
-            "select key, variant, fields, digest from records where subject = ? and kind = ? "
-            "order by rowid",
-            (self.subject, kind),
-        )
-        yield from (self._record(kind, row) for row in rows)
-
-    def _record(self, kind: str, row: Sequence[object]) -> StudyRecord:
-        """A row that is as it was kept; else StudyError."""
-        *texts, sealed = map(str, row)
-        if sealed != _seal(self.subject, kind, *texts):
-            raise self.damaged(kind, "not as it was kept")
-        return StudyRecord(*texts)
-
-    def keep(self, kind: str, key: str, variant: str, fields: str) -> None:
-        """Adds a record, in a transaction of its own."""
-        row = self.subject, kind, key, variant, fields
-        self._connection.execute(
-            "insert or ignore into records values (?, ?, ?, ?, ?, ?)", (*row, _seal(*row))
-        )
+    def count(self, kind: str) -> int:
+        """Number of records of a kind."""
+        asked = "select count(*) from records where subject = ? and kind = ?"
+        return int(self.connection.execute(asked, (self.subject, kind)).fetchone()[0])
 
     def note(self, command: str, options: dict[str, Any]) -> None:
         """Writes down what a command was asked, for those who look at the study."""
-        _note(self._connection, command, canonical_json(options))
+        _note(self.connection, command, canonical_json(options))
 
-    def read(self, kind: str, record: StudyRecord, of: TypeAdapter[Kept]) -> Kept:
-        """What a record holds; StudyError if that is nothing of the kind."""
+
+@dataclass(frozen=True)
+class Shelf(Generic[Kept]):
+    """The records of one kind; without a study there are none, and none are kept.
+
+    Keys and variants are what JSON can say.
+    """
+
+    study: Study | None
+    kind: str
+    holds: TypeAdapter[Kept]
+
+    def find(self, key: object, variant: object = None) -> list[Kept]:
+        """What is known of a key as the answer to a variant: one record, or none."""
+        return [*self._read("key = ? and variant = ?", _name(key), _name(variant))]
+
+    def every(self, key: object = None) -> Iterator[Kept]:
+        """All that is known of a key, or of any: one at a time."""
+        if key is None:
+            return self._read("true order by rowid")
+        return self._read("key = ? order by variant", _name(key))
+
+    def _read(self, condition: str, *values: str) -> Iterator[Kept]:
+        """Raises StudyError for a row that is not as it was kept, or nothing of the kind."""
+        if self.study is None:
+            return
+        rows = self.study.connection.execute(
+            "select key, variant, fields, digest from records where subject = ? and kind = ? and "
+            + condition,
+            (self.study.subject, self.kind, *values),
+        )
+        for row in rows:
+            *texts, sealed = map(str, row)
+            if sealed != _seal(self.study.subject, self.kind, *texts):
+                raise self._damaged("not as it was kept")
+            try:
+                kept = self.holds.validate_json(texts[-1])
+            except ValidationError:
+                raise self._damaged("unreadable") from None
+            yield kept
+
+    def _damaged(self, what: str) -> StudyError:
+        assert self.study is not None
+        return StudyError(
+            self.study.path, f"a record of kind {self.kind}: {what}", "name a new file"
+        )
+
+    def keep(self, key: object, variant: object, kept: Kept) -> None:
+        """Adds a record, in a transaction of its own."""
+        if self.study is not None:
+            fields = self.holds.dump_json(kept).decode()
+            row = self.study.subject, self.kind, _name(key), _name(variant), fields
+            self.study.connection.execute(
+                "insert or ignore into records values (?, ?, ?, ?, ?, ?)", (*row, _seal(*row))
+            )
+
+    def check(self, what: str, kept_ns: int | None, step_ns: Callable[[Instance], int]) -> None:
+        """What is kept is simulated before it is believed; StudyError if it takes another time."""
+        assert self.study is not None, "a study that holds it"
         try:
-            return of.validate_json(record.fields)
-        except ValidationError:
-            raise self.damaged(kind, "unreadable") from None
+            took_ns = step_ns(self.study.instance)
+        except (PlanError, LookupError):
+            raise self._damaged(f"a {what} that does not fit the instance") from None
+        if took_ns != kept_ns:
+            raise self._damaged(f"a {what} of {kept_ns} ns takes {took_ns} ns")
 
-    def damaged(self, kind: str, what: str) -> StudyError:
-        """For a record that holds something else than was kept."""
-        return StudyError(self.path, f"a record of kind {kind}: {what}", "name a new file")
+    def once(self, key: object, make: Callable[[], Kept]) -> Kept:
+        """What is known of a key; what `make` returns where nothing is known, which is kept."""
+        for kept in self.find(key):
+            return kept
+        made = make()
+        self.keep(key, None, made)
+        return made
+
+
+def _name(value: object) -> str:
+    """Of a key or a variant: equal for equal ones."""
+    return digest({"value": value})
 
 
 def _seal(*texts: str) -> str:
@@ -162,18 +198,6 @@ def open_study(path: Path, instance: Instance, patience_s: float = PATIENCE_S) -
 def study_at(path: Path | None, instance: Instance) -> AbstractContextManager[Study | None]:
     """As `open_study`; None without a path."""
     return nullcontext() if path is None else open_study(path, instance)
-
-
-def made_once(
-    study: Study | None, kind: str, key: str, of: TypeAdapter[Kept], make: Callable[[], Kept]
-) -> Kept:
-    """What a study knows of a key; what `make` returns where nothing is known, which is kept."""
-    if study is not None and (records := study.find(kind, key)):
-        return study.read(kind, records[0], of)
-    made = make()
-    if study is not None:
-        study.keep(kind, key, "", of.dump_json(made).decode())
-    return made
 
 
 @contextmanager

@@ -1,13 +1,16 @@
 """The best template of every size of an instance, and of every mix of its nodes."""
 
+import json
 import signal
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from types import FrameType
 from typing import Any, TypeVar
+
+from pydantic import TypeAdapter
 
 from formulations.costs.template_costs import template_costs
 from formulations.errors import PlannerError
@@ -27,11 +30,16 @@ from solver.graph.problem import INFINITY
 from solver.interrupt import Deadline, NoTimeError, Stop, TimeUp, time_up_after
 from solver.result import Status
 from solver.simulate import pipeline_step_ns
-from solver.study.store import Study
-from solver.templates.kept_templates import Found, KeptTemplates
+from solver.study.store import Shelf, Study
 from solver.templates.step_time import TemplateOutcome, alone, best_template
 
 T = TypeVar("T")
+
+#: What is known of a mix of nodes, and the strategy of its template.
+Found = tuple[TemplateOutcome, Strategy | None]
+_FOUND = TypeAdapter[Found](Found)
+#: Of records in a study; of what it notes of the last sizes that were looked at.
+KIND, TEMPLATES = "template", "templates"
 
 
 @dataclass(frozen=True)
@@ -193,10 +201,7 @@ class TemplateGenerator:
         # Of those around: heard and ended with all others
         self.clock = replace(clock, deadline=deadline) if clock else Clock(deadline, deadline)
         self.mixes = Mixes(instance, options.split)
-        self.study = study
-        # What has taken less time is the same without a limit.
-        asked = asdict(replace(options, time_limit_s=None))
-        self._kept = None if study is None else KeptTemplates(study, asked)
+        self.study, self._kept = study, Shelf(study, KIND, _FOUND)
 
     def again(
         self, report: Callable[[int, int], None] = lambda done, total: None, **changes: Any
@@ -262,8 +267,8 @@ class TemplateGenerator:
         """
         mixes = [mix for n in sizes for mix in self.mixes.of(n)]
         entries = list[TemplateEntry]()
-        if self._kept is not None:
-            self._kept.begin({mix: self.micro_batches(sum(mix)) for mix in mixes})
+        if self.study is not None:
+            self.study.note(TEMPLATES, {"mixes": [(mix, self._variant(mix)) for mix in mixes]})
         try:
             with time_up_after(self.clock.last.end_s):
                 for number, mix in enumerate(mixes):
@@ -276,19 +281,35 @@ class TemplateGenerator:
         nothing = TemplateOutcome(None, None, 0, False), None
         return entries + [self._entry(mix, nothing) for mix in mixes[len(entries) :]]
 
+    def _variant(self, mix: Counts) -> dict[str, object]:
+        """On what it depends which template of a mix is found; less time would do as well."""
+        options = replace(self.options, micro_batches=self.micro_batches(sum(mix)))
+        return asdict(replace(options, time_limit_s=None))
+
     def _best(self, mix: Counts, parts: int) -> Found:
         """The best template of a mix, of the study or in one of so many parts of the time left."""
         m = self.micro_batches(sum(mix))
-        if self._kept is not None and (kept := self._kept.find(mix, m)) is not None:
-            return kept
+        for outcome, strategy in self._kept.find(mix, self._variant(mix)):
+            self._check(outcome, strategy, m)
+            return outcome, strategy
         strategies = pipeline_strategies(self.instance, self.micro_batch)
         costs = {strategy: self.mixes.places(strategy, mix) for strategy in strategies}
         best = self.clock.run(
             lambda stop: best_of_strategies(costs, mix, m, self.options.gap, stop), parts
         )
-        if self._kept is not None:
-            self._kept.keep(mix, m, best)
+        if best[0].complete:
+            self._kept.keep(mix, self._variant(mix), best)
         return best
+
+    def _check(self, outcome: TemplateOutcome, strategy: Strategy | None, m: int) -> None:
+        """A template of a study is simulated before it is believed; StudyError if it is not so."""
+        template = outcome.template
+        if template is not None and strategy is not None:
+            self._kept.check(
+                "template",
+                outcome.value,
+                lambda instance: pipeline_step_ns(template_costs(instance, strategy, template), m),
+            )
 
     def _entry(self, mix: Counts, best: Found) -> TemplateEntry:
         """What is found for a mix of nodes, and what of it is proved."""
@@ -331,3 +352,12 @@ def best_of_strategies(
             best, chosen = outcome, strategy
     bound = min(bounds) if best.value is None else min(*bounds, best.value)
     return TemplateOutcome(best.template, best.value, bound, complete), chosen
+
+
+def open_mixes(study: Study, notes: Mapping[str, str]) -> tuple[int, list[Counts]] | None:
+    """Mixes of nodes that are done, their number, and those still to do; None before any."""
+    if TEMPLATES not in notes:
+        return None
+    asked, kept = json.loads(notes[TEMPLATES])["mixes"], Shelf(study, KIND, _FOUND)
+    to_do = [tuple(mix) for mix, variant in asked if not kept.find(mix, variant)]
+    return len(asked) - len(to_do), to_do

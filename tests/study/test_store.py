@@ -28,16 +28,16 @@ from solver.result import Result, Status
 from solver.search import plan_search, speculation
 from solver.search.driver import search_overview, solve
 from solver.search.enumeration import enumerate_config
-from solver.search.incumbents import STARTS
 from solver.study import store
-from solver.study.store import StudyError, made_once, open_study, read_study, study_at
+from solver.study.store import Shelf, StudyError, open_study, read_study, study_at
 from tests.conftest import ROOT
 from tests.recorded import as_recorded
-from tests.resealed import said
+from tests.resealed import reshelve, said
 from tests.seeds import each_of, few_and_many
 from tests.small_instances import random_instance
 
 SMALL = load_instance(ROOT / "instances" / "hetero_small.yaml")
+NUMBER = TypeAdapter(int)
 FORK = multiprocessing.get_context("fork")
 
 
@@ -164,7 +164,7 @@ def sound_file(tmp_path_factory: pytest.TempPathFactory) -> bytes:
 def refused(path: Path, instance: Instance = SMALL) -> str:
     """What is said of the study of another state."""
     with pytest.raises(StudyError) as error, open_study(path, instance, patience_s=0.1) as study:
-        study.keep("kind", "key", "", "")
+        Shelf(study, "kind", NUMBER).keep("key", None, 1)
     assert error.value.exit_code == 2
     assert str(error.value).isprintable()
     return str(error.value).removeprefix(f"{path}: ")
@@ -206,15 +206,14 @@ def test_record_that_was_changed(sound_file: bytes, tmp_path: Path) -> None:
     """A plan is simulated before it is believed."""
     path = tmp_path / "study.db"
     path.write_bytes(sound_file)
-    with open_study(path, SMALL) as study:
-        kept = [record for record in study.every(STARTS) if record.fields.startswith("[")]
-    change(path, f"delete from records where kind = '{STARTS}'")
-    with open_study(path, SMALL) as study:
-        for name, variant, fields in kept:
-            plan, step_ns = json.loads(fields)
-            study.keep(STARTS, name, variant, json.dumps([plan, step_ns - 1]))
-        with pytest.raises(StudyError, match=r"plan of \d+ ns takes"):
-            solve(SMALL, None, None, study)
+
+    def sooner(fields: str) -> str:
+        kept = json.loads(fields)  # null where a search found no plan
+        return json.dumps(kept and [kept[0], kept[1] - 1])
+
+    reshelve(path, "start", sooner)
+    with pytest.raises(StudyError, match=r"plan of \d+ ns takes"):
+        solved(path)
 
 
 def views(path: Path, file: bytes, instance: Instance) -> list[object]:
@@ -293,20 +292,20 @@ def test_study_without_room_is_refused_and_goes_on_with_more(by: str, tmp_path: 
         room = pytest.raises(StudyError, match="make room and run this again")
         with room, open_study(path, SMALL) as study:
             if by == "sqlite":
-                study._connection.execute("pragma max_page_count = 8")
+                study.connection.execute("pragma max_page_count = 8")
             solve(SMALL, None, None, study)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
     with open_study(path, SMALL) as study:
-        assert any(study.every("start")) or by == "system"
+        assert study.count("start") or by == "system"
         assert solve(SMALL, None, None, study).gap == 0.0
 
 
 def test_what_is_made_once_is_kept(tmp_path: Path) -> None:
     """Of a key; without a study it is made each time."""
-    numbers, adapter = iter(range(9)), TypeAdapter(int)
+    numbers = iter(range(9))
     for path, expected in ((tmp_path / "study.db", [0, 0, 1]), (None, [2, 3, 4])):
         with study_at(path, SMALL) as study:
             keys = ("a", "a", "b")
-            made = [made_once(study, "k", key, adapter, numbers.__next__) for key in keys]
+            made = [Shelf(study, "k", NUMBER).once(key, numbers.__next__) for key in keys]
         assert made == expected
