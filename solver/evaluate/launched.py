@@ -6,7 +6,7 @@ For whoever has no launch files, degrees and strategies are a text: `tp=4,pp=2,m
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, cast, get_args
+from typing import Any, Literal, NamedTuple, cast, get_args
 
 from formulations.errors import PlanError
 from formulations.instance import Instance
@@ -51,6 +51,59 @@ class Launched:
     def error(self, name: str, found: str, allowed: str) -> PlanError:
         """A choice that cannot be."""
         return PlanError(self.places.get(name, self.source), found, allowed)
+
+
+class Stated(NamedTuple):
+    """What a file says of a flag or a field: its values, and the line that it stands in."""
+
+    values: tuple[str, ...]
+    line: int
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The flags or fields of a file, by name; `source`: the name of the file."""
+
+    source: str
+    stated: Mapping[str, Stated]
+
+    def place(self, name: str) -> str:
+        """File and line of a setting; of one that is missing, the file."""
+        return f"{self.source}:{self.stated[name].line}" if name in self.stated else self.source
+
+    def error(self, name: str, allowed: str, because: str = "") -> PlanError:
+        """A setting that cannot stand as it does."""
+        there = self.stated.get(name)
+        said = "no " + name if there is None else " ".join((name, *there.values))
+        return PlanError(self.place(name), said + because, allowed)
+
+    def has(self, name: str) -> bool:
+        """Whether the file has a setting."""
+        return name in self.stated
+
+    def text(self, name: str) -> str | None:
+        """The value of a setting that has one."""
+        return self.stated[name].values[0] if name in self.stated else None
+
+    def number(self, name: str, otherwise: int | None = None) -> int:
+        """A whole number from 1 on; PlanError for another text, and without any or a default."""
+        text = self.text(name)
+        if text is None and otherwise is not None:
+            return otherwise
+        if text is None or not re.fullmatch(r"[1-9]\d{0,8}", text):
+            raise self.error(name, "a whole number from 1 on")
+        return int(text)
+
+    def optional(self, name: str) -> int | None:
+        """The same of a setting without a default."""
+        return self.number(name) if name in self.stated else None
+
+    def exclude(self, name: str, *rivals: str) -> None:
+        """Raises PlanError where settings stand beside one that excludes them."""
+        for excluded in rivals:
+            if name in self.stated and excluded in self.stated:
+                beside = f", beside {name} ({self.place(name)})"
+                raise self.error(excluded, "one of the two", beside)
 
 
 def block_boundaries(instance: Instance, blocks: Sequence[int]) -> tuple[int, ...]:

@@ -7,15 +7,15 @@ of a line, remarks behind `#`. Source: `megatron/training/arguments.py` at 000c4
 
 import re
 import shlex
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator
 from difflib import get_close_matches
 from enum import StrEnum
 from importlib import resources
-from typing import Any, NamedTuple
+from typing import Any
 
 from formulations.errors import PlanError
 from formulations.instance.documents import parse_document
+from solver.evaluate.launched import Settings, Stated
 
 
 class Flag(StrEnum):
@@ -83,65 +83,11 @@ _TABLE: Any = parse_document(
 _OTHERS = re.compile(rf"--(no-)?({'|'.join(_TABLE['others'].split())})(-[a-z0-9-]+)?")
 
 
-class Stated(NamedTuple):
-    """A flag of a file: its values, and the line that it stands in."""
-
-    values: tuple[str, ...]
-    line: int
-
-
 #: From how alike on, of 1, an unknown flag is taken for one that is read, misspelt.
 _NEAR = 0.93
 
 
-@dataclass(frozen=True)
-class Flags:
-    """The flags of a file that are read; `name`: of the file."""
-
-    name: str
-    stated: Mapping[str, Stated]
-
-    def place(self, flag: str) -> str:
-        """File and line of a flag; of one that is missing, the file."""
-        return f"{self.name}:{self.stated[flag].line}" if flag in self.stated else self.name
-
-    def error(self, flag: str, allowed: str, because: str = "") -> PlanError:
-        """A flag that cannot stand as it does."""
-        there = self.stated.get(flag)
-        said = "no " + flag if there is None else " ".join((flag, *there.values))
-        return PlanError(self.place(flag), said + because, allowed)
-
-    def has(self, flag: str) -> bool:
-        """Whether the file has a flag."""
-        return flag in self.stated
-
-    def text(self, flag: str) -> str | None:
-        """The value of a flag that has one."""
-        return self.stated[flag].values[0] if flag in self.stated else None
-
-    def number(self, flag: str, otherwise: int) -> int:
-        """A whole number from 1 on; PlanError for another text."""
-        text = self.text(flag)
-        if text is None:
-            return otherwise
-        if not re.fullmatch(r"[1-9]\d{0,8}", text):
-            raise self.error(flag, "a whole number from 1 on")
-        return int(text)
-
-    def optional(self, flag: str) -> int | None:
-        """The same of a flag without a default."""
-        return self.number(flag, 1) if flag in self.stated else None
-
-    def exclude(self, flag: str, *rivals: str) -> None:
-        """Raises PlanError where flags stand beside one that excludes them."""
-        for excluded in rivals:
-            if flag in self.stated and excluded in self.stated:
-                raise self.error(
-                    excluded, "one of the two", f", beside {flag} ({self.place(flag)})"
-                )
-
-
-def read_flags(text: str, name: str) -> Flags:
+def read_flags(text: str, name: str) -> Settings:
     """The flags of an argument file. Raises PlanError for one that is unknown, or said twice."""
     stated: dict[str, Stated] = {}
     for flag, (values, line) in _flags(text, name):
@@ -163,7 +109,7 @@ def read_flags(text: str, name: str) -> Flags:
         if near or not _OTHERS.fullmatch(flag):
             allowed = "flags of Megatron-LM; leave out one that changes neither time nor memory"
             raise PlanError(where, f"the unknown flag {flag}", near[0] if near else allowed)
-    return Flags(name, stated)
+    return Settings(name, stated)
 
 
 def _flags(text: str, name: str) -> Iterator[tuple[str, Stated]]:

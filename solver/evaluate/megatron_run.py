@@ -16,8 +16,8 @@ from formulations.instance import Instance
 from formulations.instance.search import ZeroStage
 from formulations.instance.targets import ONE_STACK, chain_of
 from formulations.instance.workload import NARROW, Precision, Recompute
-from solver.evaluate.launched import Launched
-from solver.evaluate.megatron_flags import Flag, Flags
+from solver.evaluate.launched import Launched, Settings
+from solver.evaluate.megatron_flags import Flag
 from solver.export.megatron import CONTEXT_METHODS, parsed
 
 _METHODS = {name: method for method, name in CONTEXT_METHODS.items()}
@@ -40,7 +40,7 @@ _NUMBERS = {
 }
 
 
-def launched(flags: Flags, instance: Instance) -> Launched:
+def launched(flags: Settings, instance: Instance) -> Launched:
     """The run that the flags start. Raises PlanError for one that Megatron-LM would refuse."""
     _check(flags, instance)
     numbers: dict[str, Any] = {name: flags.number(flag, 1) for name, flag in _NUMBERS.items()}
@@ -70,7 +70,7 @@ def launched(flags: Flags, instance: Instance) -> Launched:
         "microbatch_group": Flag.GROUP,
     }
     return Launched(
-        source=flags.name,
+        source=flags.source,
         target="megatron",
         boundaries=(0, *accumulate(pieces)),
         vpp=vpp,
@@ -88,7 +88,7 @@ def launched(flags: Flags, instance: Instance) -> Launched:
     )
 
 
-def _check(flags: Flags, instance: Instance) -> None:
+def _check(flags: Settings, instance: Instance) -> None:
     """Raises PlanError for what contradicts the instance, or what no plan describes."""
     workload = instance.workload
     if (chain := chain_of(workload)) != ONE_STACK:
@@ -129,7 +129,7 @@ def _check(flags: Flags, instance: Instance) -> None:
             raise flags.error(flag, f"{state}, workload.optimizer_state of the instance")
 
 
-def _sharded(flags: Flags) -> ZeroStage:
+def _sharded(flags: Settings) -> ZeroStage:
     """What replicas split: states by the distributed optimizer, or more by Megatron-FSDP."""
     if not flags.has(Flag.FSDP):
         if flags.has(Flag.SHARDING):
@@ -141,7 +141,7 @@ def _sharded(flags: Flags) -> ZeroStage:
     return cast(ZeroStage, _SHARDED.index(strategy))
 
 
-def _recomputed(flags: Flags, vpp: int) -> tuple[Recompute, int | None]:
+def _recomputed(flags: Settings, vpp: int) -> tuple[Recompute, int | None]:
     """What every rank recomputes, and how many blocks of it; None: all."""
     flags.exclude(Flag.GRANULARITY, Flag.SELECTIVE)
     granularity, method = flags.text(Flag.GRANULARITY), flags.text(Flag.METHOD)
@@ -171,7 +171,7 @@ def _recomputed(flags: Flags, vpp: int) -> tuple[Recompute, int | None]:
     return "full", number
 
 
-def _settings(flags: Flags, instance: Instance, tp: int) -> dict[str, object]:
+def _settings(flags: Settings, instance: Instance, tp: int) -> dict[str, object]:
     """Fields of `search` that the flags decide for the whole run; shares of overlap as stated."""
     decided: dict[str, object] = {}
     overlap, split = instance.search.overlap, flags.has(Flag.SEQUENCE)
@@ -189,7 +189,7 @@ def _settings(flags: Flags, instance: Instance, tp: int) -> dict[str, object]:
     return {**decided, "overlap": overlap}
 
 
-def _layout(flags: Flags, text: str, instance: Instance, pp: int) -> list[int]:
+def _layout(flags: Settings, text: str, instance: Instance, pp: int) -> list[int]:
     """Layers of every piece; Megatron-LM takes empty ones, and leaves such ranks without work."""
     num_mtp = instance.workload.mtp_layers
     try:
@@ -208,7 +208,7 @@ def _layout(flags: Flags, text: str, instance: Instance, pp: int) -> list[int]:
     return pieces
 
 
-def _even(flags: Flags, instance: Instance, pp: int) -> list[int]:
+def _even(flags: Settings, instance: Instance, pp: int) -> list[int]:
     """Layers of every chunk: its blocks, the embedding with the first, the head with the last."""
     # as many as each rank counts: embedding and loss among them where they are counted
     first, last = flags.optional(Flag.FIRST), flags.optional(Flag.LAST)

@@ -5,7 +5,7 @@ A schedule file is compared with the schedules that can be simulated, operation 
 """
 
 import ast
-from dataclasses import dataclass
+import re
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from formulations.instance.record import can_be_simulated
 from formulations.instance.search import ScheduleName, ZeroStage
 from formulations.instance.targets import ONE_STACK, chain_of
 from formulations.schedules.registry import SCHEDULES
-from solver.evaluate.launched import Launched
+from solver.evaluate.launched import Launched, Settings, Stated
 from solver.export.job import assignments
 from solver.export.torchtitan import MODULE, POLICIES, SCHEDULE, Field, schedule_rows
 
@@ -28,37 +28,15 @@ _NAMED: dict[str, ScheduleName] = {
 _NUMBERS = {"tp": Field.TP, "pp": Field.PP, "cp": Field.CP, "ep": Field.EP}
 
 
-@dataclass(frozen=True)
-class _Settings:
-    """Fields of a module: expression and line by name."""
-
-    path: Path
-    assigned: dict[str, tuple[ast.expr, int]]
-
-    def place(self, name: str) -> str:
-        where = f"{self.path}:{self.assigned[name][1]}" if name in self.assigned else self.path
-        return f"{where} {name}"
-
-    def text(self, name: str, otherwise: str = "not set") -> str:
-        return ast.unparse(self.assigned[name][0]) if name in self.assigned else otherwise
-
-    def error(self, name: str, allowed: str, because: str = "") -> PlanError:
-        return PlanError(self.place(name), self.text(name) + because, allowed)
-
-    def value(self, name: str, otherwise: object = None) -> object:
-        """A literal; PlanError for what has to be computed."""
-        if name not in self.assigned:
-            return otherwise
-        try:
-            return ast.literal_eval(self.assigned[name][0])
-        except ValueError:
-            raise self.error(name, "a literal, as the module is not run") from None
-
-    def number(self, name: str, otherwise: int | None = None) -> int:
-        value = self.value(name, otherwise)
-        if type(value) is not int or value < 1:
-            raise self.error(name, "a whole number from 1 on")
-        return value
+def _literal(settings: Settings, name: str, otherwise: object = None) -> object:
+    """The value of a field; PlanError for one that has to be computed."""
+    text = settings.text(name)
+    if text is None:
+        return otherwise
+    try:
+        return ast.literal_eval(text)
+    except ValueError:
+        raise settings.error(name, "a literal, as the module is not run") from None
 
 
 def launched(folder: Path, instance: Instance) -> Launched:
@@ -72,7 +50,7 @@ def launched(folder: Path, instance: Instance) -> Launched:
     ):
         if settings.number(name, planned) != planned:
             raise settings.error(name, f"{planned}, as in the instance")
-    if settings.value(Field.PER_STAGE) is not None:
+    if _literal(settings, Field.PER_STAGE) is not None:
         raise settings.error(Field.PER_STAGE, f"None, and {Field.PARTS}")
     numbers: dict[str, Any] = {name: settings.number(at, 1) for name, at in _NUMBERS.items()}
     tp, pp, cp, ep = numbers.values()
@@ -82,18 +60,18 @@ def launched(folder: Path, instance: Instance) -> Launched:
         raise settings.error(Field.PARTS, f"a multiple of {pp}", f": {len(cuts) - 1} parts")
     size, dp, zero, instances = _batches(settings, instance, pp)
     share = workload.global_batch // (size * dp)
-    way = settings.text("activation_checkpoint", "None")
+    way = settings.text("activation_checkpoint") or "None"
     policies = {policy: name for name, policy in POLICIES.items() if policy and policy in way}
     if way != "None" and not policies:
         raise settings.error("activation_checkpoint", "None, SelectiveAC or FullAC.Config()")
     told: dict[str, object] = {"context_method": "ring"} if cp > 1 else {}
     if tp > 1:
-        told["sequence_parallel"] = settings.value(Field.SEQUENCE, True) is not False
+        told["sequence_parallel"] = _literal(settings, Field.SEQUENCE, True) is not False
     places = {"dp": Field.SHARD, "zero": Field.RESHARD, "vpp": Field.PARTS, **_NUMBERS}
     places["optimizer_instances"] = Field.REPLICATE
     places["micro_batch"] = Field.SIZE if pp > 1 else Field.LOCAL
     return Launched(
-        source=str(settings.path),
+        source=settings.source,
         target="torchtitan",
         dp=dp,
         etp=1 if ep > 1 and tp > 1 and workload.experts else None,
@@ -110,7 +88,7 @@ def launched(folder: Path, instance: Instance) -> Launched:
     )
 
 
-def _read(folder: Path) -> _Settings:
+def _read(folder: Path) -> Settings:
     path = folder / MODULE
     if not path.is_file():
         modules = sorted(folder.glob("*.py"))
@@ -120,22 +98,24 @@ def _read(folder: Path) -> _Settings:
         path = modules[0]
     text = read_text(path, "a module that configures torchtitan")
     try:
-        assigned = {name: (value, line) for name, value, line in assignments(text)}
+        stated = {
+            name: Stated((ast.unparse(value),), line) for name, value, line in assignments(text)
+        }
     except SyntaxError as error:
         where = f"{path}:{error.lineno}:{error.offset}"
         raise PlanError(where, error.msg, "a module of Python") from None
-    settings = _Settings(path, assigned)
-    for name in assigned:
+    settings = Settings(str(path), stated)
+    for name in stated:
         if name.startswith("parallelism.") and name not in list(Field):
             fields = ", ".join(sorted(field for field in Field if field.startswith("para")))
-            raise PlanError(settings.place(name), "an unknown field", fields)
+            raise PlanError(settings.place(name), f"the unknown field {name}", fields)
     return settings
 
 
-def _boundaries(settings: _Settings, instance: Instance, pp: int) -> tuple[int, ...]:
+def _boundaries(settings: Settings, instance: Instance, pp: int) -> tuple[int, ...]:
     """Layer boundaries of the parts, which must name all modules once and in order."""
     last = len(instance.workload.layers)
-    parts = settings.value(Field.PARTS)
+    parts = _literal(settings, Field.PARTS)
     if parts is None:
         if pp > 1:
             allowed = "the modules of every part, as there are several stages"
@@ -151,7 +131,7 @@ def _boundaries(settings: _Settings, instance: Instance, pp: int) -> tuple[int, 
         expected = range(cuts[-1], cuts[-1] + len(named))
         if not named or [numbers.get(name) for name in named] != list(expected):
             allowed = f"tok_embeddings, layers.0 to layers.{last - 3}, norm, lm_head, each once"
-            raise PlanError(f"{settings.place(Field.PARTS)}[{i}]", f"{part}", allowed)
+            raise PlanError(settings.place(Field.PARTS), f"{Field.PARTS}[{i}] {part}", allowed)
         norm = norm or "norm" in part
         cuts.append(expected.stop)
     if cuts[-1] != last or not norm:
@@ -159,7 +139,7 @@ def _boundaries(settings: _Settings, instance: Instance, pp: int) -> tuple[int, 
     return tuple(cuts)
 
 
-def _batches(settings: _Settings, instance: Instance, pp: int) -> tuple[int, int, ZeroStage, int]:
+def _batches(settings: Settings, instance: Instance, pp: int) -> tuple[int, int, ZeroStage, int]:
     """Sequences of a micro-batch, replicas, what these split, and in how many groups."""
     shard, replicate = settings.number(Field.SHARD, 1), settings.number(Field.REPLICATE, 1)
     dp, local = shard * replicate, settings.number(Field.LOCAL)
@@ -176,7 +156,7 @@ def _batches(settings: _Settings, instance: Instance, pp: int) -> tuple[int, int
         raise settings.error(Field.REPLICATE, allowed)
     if shard == 1 and not sharing:
         return size, dp, 0, 1
-    reshard = settings.value(Field.RESHARD, "default")
+    reshard = _literal(settings, Field.RESHARD, "default")
     if reshard not in ("default", "always", "never"):
         raise settings.error(Field.RESHARD, "default, always or never")
     if pp == 1:
@@ -186,20 +166,17 @@ def _batches(settings: _Settings, instance: Instance, pp: int) -> tuple[int, int
     return size, dp, 1, replicate
 
 
-def _schedule(settings: _Settings, folder: Path, pp: int, vpp: int, share: int) -> ScheduleName:
+def _schedule(settings: Settings, folder: Path, pp: int, vpp: int, share: int) -> ScheduleName:
     """The schedule that a file or a name stands for."""
-    if Field.CSV not in settings.assigned:
-        schedule = _NAMED.get(str(settings.value(Field.NAME, "1F1B")))
+    written = settings.text(Field.CSV)
+    if written is None:
+        schedule = _NAMED.get(str(_literal(settings, Field.NAME, "1F1B")))
         if schedule is None or SCHEDULES[schedule].interleaves != (vpp > 1):
             allowed = f"{' or '.join(_NAMED)} with as many parts as it runs, or a schedule file"
             raise settings.error(Field.NAME, allowed, f" with {vpp} parts per rank")
         return schedule
-    words = [
-        node.value
-        for node in ast.walk(settings.assigned[Field.CSV][0])
-        if isinstance(node, ast.Constant) and str(node.value).endswith(".csv")
-    ]
-    path = folder / str(next(iter(words), SCHEDULE))
+    named = re.search(r"['\"]([^'\"]*\.csv)['\"]", written)
+    path = folder / (named[1] if named else SCHEDULE)
     rows = csv_rows(path, "a schedule, as its module names it")
     if len(rows) != pp:
         raise PlanError(str(path), f"{len(rows)} rows", f"{pp}, one per pipeline rank")

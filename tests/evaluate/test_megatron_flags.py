@@ -3,12 +3,13 @@
 import pytest
 
 from formulations.errors import PlanError
-from solver.evaluate.megatron_flags import Flag, Flags, read_flags
+from solver.evaluate.launched import Settings
+from solver.evaluate.megatron_flags import Flag, read_flags
 from tests.conftest import ROOT
 from tests.refusals import check_refusals
 
 
-def read(text: str) -> Flags:
+def read(text: str) -> Settings:
     return read_flags(text, "a.txt")
 
 

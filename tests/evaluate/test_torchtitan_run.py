@@ -42,7 +42,7 @@ def test_named_schedule(tmp_path: Path) -> None:
     plain = MODULE.replace(line, "")
     assert read(tmp_path, plain.replace("PipelineScheduleMulti", "GPipe")).schedule == "gpipe"
     for name in ("Interleaved1F1B", "ZBVZeroBubble"):
-        with pytest.raises(PlanError, match=r"_schedule: '\w+' with 1 parts per rank; allowed"):
+        with pytest.raises(PlanError, match=r"_schedule '\w+' with 1 parts per rank; allowed"):
             read(tmp_path, plain.replace("PipelineScheduleMulti", name))
 
 
