@@ -23,8 +23,9 @@ from bench.read_published import VtrainRow, vtrain_rows
 from formulations.costs.compute import layer_times
 from formulations.instance import Instance
 from formulations.instance.load import parse_instance
-from formulations.plan import Degrees
-from solver.measure.calibration import Factors, Fit, Kernels, MeasuredStep, fit, megatron_plan
+from solver.evaluate.launched import run_of_degrees
+from solver.evaluate.run_plan import planned
+from solver.measure.calibration import Factors, Fit, Kernels, MeasuredStep, fit
 
 DRAWS = 5
 #: FASOP's factors of BERT-large's blocks by micro-batch; head, and GPT-2's layers: in proportion.
@@ -71,19 +72,11 @@ def _instance(choice: Choice) -> Instance:
 def _step(row: VtrainRow) -> tuple[Choice, MeasuredStep]:
     gpus = row.tp * row.dp * row.pp
     choice = Choice(row.h, row.heads, row.blocks, row.s, gpus, row.batch)
-    fields = {
-        "degrees": (Degrees(tp=row.tp),),
-        "dp": row.dp,
-        "pp": row.pp,
-        "micro_batch": row.b,
-        "schedule": "1f1b",
-        "recompute": ("none",),  # see `bench.gpt_rows`
-        "zero": 0,
-        "nodes_used": (1,),
-    }
-    plan = megatron_plan(_instance(choice), fields)
-    assert plan is not None  # vTrain's rows divide
-    return choice, MeasuredStep(_instance(choice), plan, row.measured_s)
+    # without recomputation, see `bench.gpt_rows`
+    text = f"tp={row.tp},dp={row.dp},pp={row.pp},micro_batch={row.b}"
+    instance = _instance(choice)
+    plan = planned(instance, run_of_degrees(text, instance), (0,)).plan
+    return choice, MeasuredStep(instance, plan, row.measured_s)
 
 
 def choices(reference: Path) -> Steps:

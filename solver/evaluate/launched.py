@@ -5,8 +5,8 @@ For whoever has no launch files, degrees and strategies are a text: `tp=4,pp=2,m
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple, cast, get_args
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, NamedTuple, get_args
 
 from formulations.errors import PlanError
 from formulations.instance import Instance
@@ -133,7 +133,7 @@ _WORDS: Mapping[str, tuple[object, ...]] = {
 
 
 def run_of_degrees(text: str, instance: Instance) -> Launched:
-    """The run that such a text describes; what it leaves out is 1, 1F1B, no ZeRO, split evenly."""
+    """The run that such a text describes. Raises PlanError as `run_of`, and for unknown names."""
     names, written = (*_NUMBERS, *_WORDS, "split"), dict[str, str]()
     for part in text.split(","):
         name, equals, value = (word.strip() for word in part.partition("="))
@@ -146,48 +146,58 @@ def run_of_degrees(text: str, instance: Instance) -> Launched:
         if name in _WORDS and value not in _WORDS[name]:
             raise PlanError(OPTION, f"{name}={value}", " or ".join(map(str, _WORDS[name])))
         written[name] = value
-    number: dict[str, Any] = {name: int(written.get(name, "1")) for name in _NUMBERS}
-    tp, pp, vpp = number["tp"], number["pp"], number["vpp"]
-    schedule = written.get("schedule", "interleaved" if vpp > 1 else "1f1b")
-    if (schedule == "interleaved") != (vpp > 1):
-        raise PlanError(OPTION, f"schedule={schedule} with vpp={vpp}", "interleaved with vpp > 1")
+    numbers = {name: int(written[name]) for name in (*_NUMBERS, "zero") if name in written}
+    return run_of({**written, **numbers}, instance, OPTION, {})
+
+
+def run_of(
+    stated: Mapping[str, Any], instance: Instance, source: str, places: Mapping[str, str]
+) -> Launched:
+    """The run of stated fields; what is left out is 1, 1F1B, no ZeRO, split evenly.
+
+    source, places: as of `Launched`. Raises PlanError for fields that do not go together.
+    """
+    fields: dict[str, Any] = {"tp": 1, "pp": 1, "micro_batch": 1, **stated}
+    etp, split = fields.pop("etp", None), fields.pop("split", None)
+    fields.setdefault("schedule", "interleaved" if fields.get("vpp", 1) > 1 else "1f1b")
+    run = Launched(source, instance.search.target, boundaries=(), places=places, **fields)
+    tp, pp, vpp, group = run.tp, run.pp, run.vpp, run.microbatch_group
+    if (run.schedule == "interleaved") != (vpp > 1):
+        problem = f"schedule={run.schedule} with vpp={vpp}"
+        raise run.error("vpp", problem, "interleaved with vpp > 1")
     if vpp > 1 and pp == 1:
-        raise PlanError(OPTION, f"vpp={vpp} with pp=1", "vpp=1, or several stages")
-    group = number["microbatch_group"] if "microbatch_group" in written else pp
-    if group != pp and vpp == 1:
-        raise PlanError(OPTION, f"microbatch_group={group} with vpp=1", "several chunks")
-    number["microbatch_group"] = None if group == pp else group
-    if "etp" in written and number["etp"] not in (1, tp):
+        raise run.error("vpp", f"vpp={vpp} with pp=1", "vpp=1, or several stages")
+    if group not in (None, pp) and vpp == 1:
+        problem = f"microbatch_group={group} with vpp=1"
+        raise run.error("microbatch_group", problem, "several chunks")
+    if etp not in (None, 1, tp):
         allowed = " or ".join(map(str, sorted({1, tp})))
-        raise PlanError(OPTION, f"etp={written['etp']} with tp={tp}", allowed)
-    number["etp"] = 1 if written.get("etp") == "1" and tp > 1 else None
-    number["dp"] = number["dp"] if "dp" in written else None
-    split = _split(written.get("split"), instance.workload.num_blocks, pp * vpp)
-    return Launched(
-        source=OPTION,
-        target=instance.search.target,
-        boundaries=block_boundaries(instance, split),
-        schedule=cast(ScheduleName, schedule),
-        zero=cast(ZeroStage, int(written.get("zero", "0"))),
-        recompute=cast(Recompute, written.get("recompute", "none")),
-        **number,
+        raise run.error("etp", f"etp={etp} with tp={tp}", allowed)
+    return replace(
+        run,
+        boundaries=block_boundaries(instance, _split(run, split, instance.workload.num_blocks)),
+        microbatch_group=None if group == pp else group,
+        etp=1 if etp == 1 and tp > 1 else None,
     )
 
 
-def _split(text: str | None, blocks: int, stages: int) -> list[int]:
+def _split(run: Launched, text: str | None, blocks: int) -> list[int]:
     """Blocks of each virtual stage, as written or evenly."""
+    stages = run.pp * run.vpp
     if text is None:
         each, rest = divmod(blocks, stages)
         if rest or not each:
             problem = f"{blocks} blocks on {stages} stages"
-            raise PlanError(OPTION, problem, "a divisor, or split=9/7/5/3 with the blocks of each")
+            allowed = "a divisor, or split=9/7/5/3 with the blocks of each"
+            raise run.error("pp", problem, allowed)
         return [each] * stages
     if not re.fullmatch(r"\d{1,6}(/\d{1,6})*", text):
-        raise PlanError(OPTION, f"split={text}", "blocks of each stage, such as 9/7/5/3")
+        raise run.error("split", f"split={text}", "blocks of each stage, such as 9/7/5/3")
     split = [int(number) for number in text.split("/")]
     if len(split) != stages or sum(split) != blocks:
         problem = f"split={text}: {sum(split)} blocks on {len(split)} stages"
-        raise PlanError(OPTION, problem, f"{blocks} blocks on {stages} stages")
+        raise run.error("split", problem, f"{blocks} blocks on {stages} stages")
     if 0 in split[1:-1]:
-        raise PlanError(OPTION, f"split={text}", "a block on every stage but the first and last")
+        allowed = "a block on every stage but the first and last"
+        raise run.error("split", f"split={text}", allowed)
     return split

@@ -171,7 +171,8 @@ def _share(instance: Instance, run: Launched, used: Sequence[int], dp: int) -> i
             taken = min(taken, count)
             reached |= reached << group.gpus_per_node // (run.tp * run.cp) * taken
             count, taken = count - taken, 2 * taken
-    fewer = [n for n in range(dp - 1, 0, -1) if not batch % n and reached >> n * run.pp & 1]
+    replicas = range(0 if run.dp else dp - 1, 0, -1)  # as many as stated, or fewer
+    fewer = [n for n in replicas if not batch % n and reached >> n * run.pp & 1]
     hosts = f"--order with hosts for {' or '.join(map(str, fewer[:4]))} replicas, or "
     raise run.error("dp", told, f"{hosts if fewer else ''}degrees for replicas that divide {batch}")
 

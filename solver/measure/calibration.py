@@ -1,10 +1,8 @@
 """Factors of layer times and of the network from measured steps, and the instance with them.
 
-A measured step is that of a plan, or of degrees: then it is simulated as Megatron-LM's plan,
-equally many blocks on every chunk, ranks in node order, on nodes of one group alone. One factor
-multiplies the times of blocks, another those of embedding and head (the ends), a third what passes
-between nodes. Steps are few, noisy, and several per kernel shape or none. A step has the factors of
-all shapes that its stages have.
+One factor multiplies the times of blocks, another those of embedding and head (the ends), a third
+what passes between nodes. Steps are few, noisy, and several per kernel shape or none. A step has
+the factors of all shapes that its stages have.
 
 Log factors are a Gaussian process. Those of layers have the covariance of
 `formulations.costs.layer_factors`, given the layers measured on the GPU type, and a part MACHINE
@@ -22,7 +20,7 @@ from functools import cached_property
 from itertools import product
 from math import exp, log
 from statistics import fmean
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,13 +33,10 @@ from formulations.costs.layer_factors import (
     posterior,
 )
 from formulations.costs.plan_costs import plan_costs
-from formulations.costs.tables import build_tables
-from formulations.decisions import Decisions
 from formulations.instance import Instance
 from formulations.instance.machines import LEAST_FACTOR, MOST_FACTOR
 from formulations.instance.profile import Calibration
-from formulations.plan import Configuration, Plan
-from solver.heuristics.baselines import equal_blocks
+from formulations.plan import Plan
 from solver.simulate import step_time_ns
 from solver.uncertainty import common_deviation
 
@@ -122,20 +117,6 @@ class MeasuredStep:
             cluster = self.instance.cluster.with_network_factor(network)
             corrected = self.instance.but(calibration=calibration, cluster=cluster)
         return step_time_ns(plan_costs(corrected, self.plan)) / 1e9
-
-
-def megatron_plan(instance: Instance, fields: Mapping[str, Any]) -> Plan | None:
-    """Megatron-LM's plan of these fields of a configuration on the first node group.
-
-    None where its blocks or micro-batches do not divide.
-    """
-    config = Configuration.model_validate(fields)
-    tables = build_tables(instance, config)
-    split = equal_blocks(tables)
-    each, left_over = divmod(tables.num_micro_batches, config.dp)
-    if split is None or left_over or not each:
-        return None
-    return Decisions((0,) * sum(config.nodes_used), split, (each,) * config.dp).plan(tables)
 
 
 #: Standard deviations of logarithms: of a measured step, on one node and on several, whose traffic

@@ -14,7 +14,7 @@ from contextlib import suppress
 from functools import partial
 from math import log
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from pydantic import Field
 
@@ -38,50 +38,60 @@ from formulations.instance.record import Batch, Count, Name, Record
 from formulations.instance.search import ScheduleName, ZeroStage
 from formulations.instance.validation import validated
 from formulations.instance.workload import Recompute
-from formulations.plan import GRADIENTS_SPLIT, Degrees, Plan
-from formulations.schedules.interleaved import sizes_of_groups
+from formulations.plan import GRADIENTS_SPLIT, Plan
 from solver.document import PlanDocument
-from solver.measure.calibration import NOISE, SEVERAL_NOISE, MeasuredStep, megatron_plan
+from solver.evaluate.launched import Launched, run_of
+from solver.evaluate.run_plan import planned
+from solver.measure.calibration import NOISE, SEVERAL_NOISE, MeasuredStep
 from solver.plan_figures import peak_flop_per_s, plan_of
 
 #: Two measurements of one run are further apart than so many deviations of one in 500 cases.
 SCATTER = 4.4
 ALLOWED = "a CSV file with the columns "
+StepSeconds = Annotated[float, Field(gt=0, le=1e6)]
 
 
 class StepRow(Record):
     """One line: what ran, and how long a step took. Defaults are the instance's first choice."""
 
-    tensor_parallel: Count = Field(description="GPUs per tensor-parallel group.")
-    data_parallel: Count = Field(description="Replicas.")
-    pipeline_parallel: Count = Field(description="Stages.")
-    micro_batch: Count = Field(description="Sequences per micro-batch.")
-    seconds: float = Field(gt=0, le=1e6, description="Seconds of one step, such as 1.25.")
-    memory: PeakMemory | None = Field(default=None, description="Peak on the fullest GPU.")
-    group: Name | None = Field(default=None, description="Node group that it ran on.")
-    global_batch: Batch | None = Field(default=None, description="Sequences per step.")
-    virtual_pipeline: Count = Field(default=1, description="Chunks of layers per GPU.")
-    microbatch_group: Count | None = Field(
-        default=None,
-        description="Micro-batches that a chunk takes in turn; else pipeline_parallel.",
-    )
-    schedule: ScheduleName | None = Field(default=None, description="Pipeline schedule.")
-    recompute: Recompute | None = Field(default=None, description="Recomputation of all blocks.")
-    zero: ZeroStage | None = Field(default=None, description="What replicas split.")
-    model: Name | None = Field(default=None, description="Name of the workload.")
-    hidden_size: Count | None = Field(default=None, description="Width of the model.")
-    layers: Count | None = Field(default=None, description="Blocks of the model.")
-    heads: Count | None = Field(default=None, description="Its attention heads.")
-    sequence_length: Batch | None = Field(default=None, description="Tokens per sequence.")
-    gpus_per_node: Count | None = Field(default=None, description="GPUs of each node.")
+    tp: Count = Field(validation_alias="tensor_parallel")  #: GPUs per tensor-parallel group
+    dp: Count = Field(validation_alias="data_parallel")  #: replicas
+    pp: Count = Field(validation_alias="pipeline_parallel")  #: stages
+    micro_batch: Count  #: sequences
+    seconds: StepSeconds
+    memory: PeakMemory | None = None  #: peak on the fullest GPU
+    group: Name | None = None  #: node group that it ran on
+    global_batch: Batch | None = None  #: sequences per step
+    vpp: Count = Field(1, validation_alias="virtual_pipeline")  #: chunks of layers per GPU
+    microbatch_group: Count | None = None  #: that a chunk takes in turn; else pp
+    schedule: ScheduleName | None = None
+    split: Name | None = None  #: blocks of each stage, such as 9/7/5/3; else evenly
+    recompute: Recompute | None = None  #: of all blocks
+    zero: ZeroStage | None = None  #: what replicas split
+    model: Name | None = None  #: name of the workload
+    hidden_size: Count | None = None
+    layers: Count | None = None  #: blocks of the model
+    heads: Count | None = None  #: its attention heads
+    sequence_length: Batch | None = None
+    gpus_per_node: Count | None = None
+
+    @property
+    def gpus(self) -> int:
+        """All that the step ran on."""
+        return self.tp * self.dp * self.pp
 
 
 class PlanRow(Record):
     """One line of a plan that ran, as `shortlist` writes it."""
 
-    plan: Name = Field(description="Plan file, beside the table.")
-    seconds: float = Field(gt=0, le=1e6, description="Seconds of one step, such as 1.25.")
-    memory: PeakMemory | None = Field(default=None, description="Peak on the fullest GPU.")
+    plan: Name  #: plan file, beside the table
+    seconds: StepSeconds
+    memory: PeakMemory | None = None  #: peak on the fullest GPU
+
+
+_COLUMNS = {
+    name: str(field.validation_alias or name) for name, field in StepRow.model_fields.items()
+}
 
 
 #: The instance with other sizes of its model, by name of the size.
@@ -129,7 +139,8 @@ def read_steps(
     Raises InstanceError for all lines that do not fit the format, the model or the machines, and
     for the first that contradicts an earlier one.
     """
-    needed = [name for name, field in StepRow.model_fields.items() if field.is_required()]
+    fields = StepRow.model_fields.items()
+    needed = [_COLUMNS[name] for name, field in fields if field.is_required()]
     allowed = f"{ALLOWED}{','.join(needed)}, or plan,seconds"
     rows = list(csv_fields(read_text(path, allowed)))
     if len(rows) < 2:
@@ -185,40 +196,31 @@ def _step(
         return _possible(step, place), ran.memory, place
     row = validated(StepRow, place.document)
     instance = _of_model(row, place, instance, other_sizes)
-    group = _group(row, place, instance)
+    group, gpus = _group(row, place, instance), row.gpus
     # The instance on as many GPUs of one group as the row has, with its batch
-    gpus = row.tensor_parallel * row.data_parallel * row.pipeline_parallel
     size = min(gpus, row.gpus_per_node or group.gpus_per_node)
     nodes = {"gpus_per_node": size, "nodes": gpus // size, "zone": None}
     cluster = instance.cluster.with_groups([group.model_copy(update=nodes)])
     batch = row.global_batch or instance.workload.global_batch
     alone = instance.with_batch(batch).model_copy(update={"cluster": cluster}).on((1,))
-    chosen, group_size = _strategies(row, place, instance), row.microbatch_group
-    degrees = {
-        "degrees": (Degrees(tp=row.tensor_parallel),),
-        "dp": row.data_parallel,
-        "pp": row.pipeline_parallel,
-        "micro_batch": row.micro_batch,
-        "vpp": row.virtual_pipeline,
-        "microbatch_group": None if group_size == row.pipeline_parallel else group_size,
-        "nodes_used": (alone.cluster.groups[0].nodes,),
-    }
-    plan = megatron_plan(alone, degrees | chosen)
-    if plan is None:
-        told = f"{alone.workload.num_blocks} blocks and {batch} sequences"
-        wrong = f"{told} that such degrees do not divide"
-        raise place.error(wrong, "as many blocks on every chunk, micro-batches in every replica")
-    num_micro_batches = plan.replicas[0].micro_batches
-    chunked, pp = chosen["schedule"] == "interleaved", row.pipeline_parallel
-    if group_size is not None and not chunked:
-        allowed = "no groups, or several chunks per GPU"
-        raise place.at("microbatch_group").error(f"{group_size}, with one chunk", allowed)
-    if chunked and not sizes_of_groups(pp, num_micro_batches, [group_size]):
-        wrong = f"{num_micro_batches} micro-batches per replica, interleaved"
-        wrong += "" if group_size is None else f" in groups of {group_size}"
-        allowed = f"a multiple of the {pp} stages, or groups with {pp} or more in the last"
-        raise place.error(wrong, allowed)
+    plan = planned(alone, _run(row, place, alone), (0,) * (gpus // size)).plan
     return _possible(MeasuredStep(alone, plan, row.seconds), place), row.memory, place
+
+
+def _run(row: StepRow, place: Place, instance: Instance) -> Launched:
+    """What ran: as stated, else the first that the instance names."""
+    search, where = instance.search, place.document.where
+    chosen: dict[str, object] = {"recompute": search.recompute[0], "zero": search.zero[0]}
+    if row.vpp == 1:
+        plain = (name for name in search.schedule if name != "interleaved")
+        chosen["schedule"] = next(plain, "1f1b")
+    stated = {*Launched.__dataclass_fields__, "split"}
+    chosen |= row.model_dump(include=stated, exclude_none=True)
+    places = {name: where((column,)) for name, column in _COLUMNS.items()}
+    run = run_of(chosen, instance, where(()), places)
+    if run.zero >= GRADIENTS_SPLIT and run.pp > 1:
+        raise run.error("zero", f"{run.zero} with several stages", "0 or 1")
+    return run
 
 
 def _plan(path: Path, place: Place, instance: Instance) -> Plan:
@@ -290,30 +292,8 @@ def _group(row: StepRow, place: Place, instance: Instance) -> NodeGroup:
     group = groups[row.group or next(iter(groups))]
     if group.machines > 1:
         raise place.error("degrees on joined nodes", "plan: the file of a plan that ran")
-    tp, gpus = row.tensor_parallel, row.tensor_parallel * row.data_parallel * row.pipeline_parallel
-    size, heads = row.gpus_per_node or group.gpus_per_node, instance.workload.kv_heads
-    if tp > size or min(gpus, size) % tp or heads % tp:
-        allowed = f"divisors of the {heads} heads and of a node's {size} GPUs"
-        raise place.at("tensor_parallel").error(f"{tp} GPUs per tensor-parallel group", allowed)
-    if gpus > size and gpus % size:
+    size = row.gpus_per_node or group.gpus_per_node
+    if row.gpus > size and row.gpus % size:
         allowed = f"at most {size}, or whole nodes of {size}"
-        raise place.error(f"{gpus} GPUs in all", allowed)
+        raise place.error(f"{row.gpus} GPUs in all", allowed)
     return group
-
-
-def _strategies(row: StepRow, place: Place, instance: Instance) -> dict[str, object]:
-    """As stated, else the first that the instance names; those that there are."""
-    search, chunks = instance.search, row.virtual_pipeline > 1
-    plain = next((name for name in search.schedule if name != "interleaved"), "1f1b")
-    schedule = row.schedule or ("interleaved" if chunks else plain)
-    if (schedule == "interleaved") != chunks:
-        allowed = "several with the schedule interleaved, 1 with others"
-        raise place.at("virtual_pipeline").error(f"{row.virtual_pipeline}, {schedule}", allowed)
-    zero = search.zero[0] if row.zero is None else row.zero
-    if zero >= GRADIENTS_SPLIT and row.pipeline_parallel > 1:
-        raise place.at("zero").error(f"{zero} with several stages", "0 or 1")
-    return {
-        "schedule": schedule,
-        "recompute": (row.recompute or search.recompute[0],),
-        "zero": zero,
-    }

@@ -8,7 +8,8 @@ import pytest
 from formulations.costs.layer_factors import BLOCKS
 from formulations.instance import Instance
 from formulations.instance.load import parse_instance
-from formulations.plan import Degrees
+from solver.evaluate.launched import run_of_degrees
+from solver.evaluate.run_plan import planned as planned_run
 from solver.measure.calibration import (
     MACHINE,
     Factors,
@@ -16,7 +17,6 @@ from solver.measure.calibration import (
     MeasuredStep,
     Tangent,
     fit,
-    megatron_plan,
 )
 from solver.measure.steps_file import read_steps
 from tests.conftest import ROOT
@@ -38,12 +38,9 @@ def _rows(planned: Instance, path: Path, lines: list[str]) -> list[MeasuredStep]
 
 
 def step_of(planned: Instance, tp: int = 1, dp: int = 8, pp: int = 1) -> MeasuredStep:
-    """A step of 0.3 s of Megatron-LM's plan with these degrees."""
-    fields = {"degrees": (Degrees(tp=tp),), "dp": dp, "pp": pp, "micro_batch": 1, "vpp": 1}
-    more = {"schedule": "1f1b", "recompute": ("none",), "zero": 0, "nodes_used": (1,)}
-    plan = megatron_plan(planned, fields | more)
-    assert plan is not None
-    return MeasuredStep(planned, plan, 0.3)
+    """A step of 0.3 s with these degrees."""
+    run = run_of_degrees(f"tp={tp},dp={dp},pp={pp}", planned)
+    return MeasuredStep(planned, planned_run(planned, run, (0,)).plan, 0.3)
 
 
 def _measured(planned: Instance, path: Path, factors: Factors) -> list[MeasuredStep]:

@@ -24,10 +24,10 @@ from tests.refusals import refusals
 
 
 def test_a_row_is_a_plan_on_as_many_gpus(tmp_path: Path) -> None:
-    """2 x 1 x 2 GPUs of the node of 8: four micro-batches of 4, six blocks a stage; 1.5 GiB."""
+    """2 x 1 x 2 GPUs of the node of 8: four micro-batches of 4, seven blocks and five; 1.5 GiB."""
     steps = tmp_path / "steps.csv"
-    heading = f"{HEADING},memory,global_batch,schedule,zero"
-    steps.write_text(f"{heading}\n2,1,2,4,1.5,1.5 GiB,16,gpipe,\n", encoding="utf-8")
+    heading = f"{HEADING},memory,global_batch,schedule,zero,split"
+    steps.write_text(f"{heading}\n2,1,2,4,1.5,1.5 GiB,16,gpipe,,7/5\n", encoding="utf-8")
     [(step, memory)] = read_steps(steps, parse_instance(INSTANCE, "small.yaml", tmp_path))
     assert (step.measured_s, memory) == (1.5, 1.5 * 2**30)
     [group] = step.instance.cluster.groups
@@ -36,7 +36,7 @@ def test_a_row_is_a_plan_on_as_many_gpus(tmp_path: Path) -> None:
     assert config.degrees == (Degrees(tp=2),)
     assert (config.dp, config.pp, config.schedule, config.zero) == (1, 2, "gpipe", 0)
     assert replica.micro_batches == 4
-    assert [stage.layers for stage in replica.stages] == [(0, 7), (7, 14)]
+    assert [stage.layers for stage in replica.stages] == [(0, 8), (8, 14)]
 
 
 def test_rows_of_other_models_and_machines(tmp_path: Path) -> None:
