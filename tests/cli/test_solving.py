@@ -66,21 +66,6 @@ def test_commands_and_options_stay() -> None:
     assert run("--version") == (0, f"hetplan {HETPLAN_VERSION}\n", "")
 
 
-ABSURD = (
-    "--gap 1, --gap -0.1, --gap nan, --gap many, --time-limit 0, --time-limit inf, --workers 0, "
-    "--workers 2000, --seed -1, --seed 2147483648, --method fast"
-)
-
-
-@pytest.mark.parametrize("option", ABSURD.split(", "))
-def test_absurd_options_are_refused(answer: Answer, option: str) -> None:
-    """Exit code 2, the option named, nothing searched and nothing printed to stdout."""
-    answer(pipelined_result())
-    code, out, err = run("solve", "x.yaml", *option.split())
-    assert (code, out) == (2, "")
-    assert option.split()[0] in err
-
-
 def test_options_reach_the_search(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Every option of the command line is one of SolveOptions."""
     seen, result, model = [], pipelined_result(), tmp_path / "model.pb"

@@ -8,12 +8,11 @@ from formulations.errors import InstanceError
 from formulations.instance.huggingface import model_types, sizes_from_config
 from formulations.instance.huggingface_model import maximum_positions
 from formulations.instance.workload import Workload
-from tests.architectures import COUNTED, PUBLISHED, build
-from tests.conftest import ROOT
+from tests.architectures import CONFIGS, PUBLISHED, build, config_of
 from tests.recorded import as_recorded, digest
 
-CONFIGS = ROOT / "tests" / "data" / "huggingface"
-COUNTS = PUBLISHED | COUNTED
+#: With a config.json.
+COUNTS = {name: n for name, n in PUBLISHED.items() if (CONFIGS / f"{name}.json").exists()}
 REFUSED = (CONFIGS / "errors.txt").read_text(encoding="utf-8").splitlines()
 CHANGES = (CONFIGS / "changes.txt").read_text(encoding="utf-8").splitlines()
 #: Types whose class defaults describe a published model.
@@ -22,12 +21,6 @@ DEFAULTS = {
     **{"mixtral": "mixtral-8x7b", "deepseek_v3": "deepseek-v3", "mistral": "mistral-7b"},
     **{"gemma": "gemma-7b", "gemma2": "gemma2-2b", "phi3": "phi3-mini"},
 }
-
-
-def config_of(name: str, **changes: object) -> dict[str, object]:
-    """The config.json of a model, with changes; of no name these alone."""
-    base = json.loads((CONFIGS / f"{name}.json").read_text()) if name else {}
-    return {**base, **changes}
 
 
 def workload_of(config: dict[str, object]) -> Workload:

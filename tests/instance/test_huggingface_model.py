@@ -11,9 +11,9 @@ from formulations.errors import InstanceError
 from formulations.instance.counted import CountedModel
 from formulations.instance.huggingface import model_types, sizes_from_config, spelling_of
 from formulations.instance.huggingface_model import architecture_from_config, counted_from_config
-from tests.architectures import build
-from tests.instance import test_huggingface
-from tests.instance.test_huggingface import CONFIGS, workload_of
+from tests import architectures
+from tests.architectures import CONFIGS, build
+from tests.instance.test_huggingface import workload_of
 from tests.refusals import refusals
 
 REASON = "the optional extra `transformers` is not installed"
@@ -35,7 +35,7 @@ NEOX |= {"num_hidden_layers": 2, "intermediate_size": 256, "vocab_size": 100}
 
 def config_of(name: str) -> dict[str, object]:
     """A published config, without prediction modules, which the library does not build."""
-    config = test_huggingface.config_of(name)
+    config = architectures.config_of(name)
     return config | ({"num_nextn_predict_layers": 0} if "n_routed_experts" in config else {})
 
 

@@ -16,15 +16,14 @@ from tests.small_families import mixed
 from tests.small_instances import plain_config
 
 
-def instance(workload: str = "", gpu: str = "A100-40", beside: str = "") -> Instance:
-    """BERT-large in fp16 on four GPUs, and on those beside them."""
+def instance(workload: str = "") -> Instance:
+    """BERT-large in fp16 on four GPUs."""
     text = f"""
 name: small
 workload: {{catalogue: bert-large, precision: fp16{workload}}}
 cluster:
   groups:
-    - {{name: a, gpu: {gpu}, gpus_per_node: 4, nodes: 1, inter_node: 100 Gbit/s}}
-{beside}
+    - {{name: a, gpu: A100-40, gpus_per_node: 4, nodes: 1, inter_node: 100 Gbit/s}}
 search: {{target: any}}
 """
     return parse_instance(text, "x.yaml", Path())
@@ -50,28 +49,6 @@ def test_strategies_name_what_they_assume() -> None:
         config = plain_config(used, tp=1, dp=1)
         figures[f"mixed {used}"] = assumptions(mixed(0), config, config.degrees)
     as_recorded("assumptions", figures)
-
-
-@pytest.mark.parametrize(
-    ("peaks", "more", "capability"),
-    [
-        ("fp16: 100 TFLOP/s, bf16: 100 TFLOP/s", "", 8.0),
-        ("fp16: 100 TFLOP/s, bf16: 100 TFLOP/s, fp8: 200 TFLOP/s", "", 8.9),
-        ("fp16: 100 TFLOP/s, bf16: 100 TFLOP/s", ", compute_capability: 9.0", 9.0),
-        ("fp16: 100 TFLOP/s, fp32: 15 TFLOP/s", "", None),
-    ],
-)
-def test_bug_a_capability_left_out_took_flash_attention_from_all(
-    peaks: str, more: str, capability: float | None
-) -> None:
-    """Precisions that no older GPU has say it, for the GPU and for those beside it."""
-    figures = "memory: 40 GiB, memory_bandwidth: 1555 GB/s, link: 300 GB/s"
-    beside = "    - {name: b, gpu: A100-40, gpus_per_node: 4, nodes: 1, inter_node: 100 Gbit/s}"
-    both = instance(gpu=f"{{name: X, peak: {{{peaks}}}, {figures}{more}}}", beside=beside)
-    assert both.cluster.groups[0].gpu.compute_capability == capability
-    able = capability is not None and capability >= 8.0
-    assert both.on((1, 1)).workload.flash_attention == able
-    assert both.on((0, 1)).workload.flash_attention
 
 
 @pytest.mark.parametrize("name", PLANS)

@@ -88,17 +88,3 @@ def test_file_has_the_proved_optimum(
     assert solve(none, SolveOptions(method=method, write_model=path)).plan is None
     assert not path.exists()
     assert "is not written" in caplog.text
-
-
-@pytest.mark.parametrize(
-    ("method", "name"),
-    [("cpsat", "model.lp"), ("milp", "model.pb"), ("milp", "lp"), ("exact", "model.lp")],
-)
-def test_method_without_that_format_is_refused(method: Method, name: str) -> None:
-    """One line says which method writes what."""
-    with pytest.raises(PlannerError) as refused:
-        SolveOptions(method=method, write_model=Path(name))
-    assert str(refused.value) == (
-        f"cannot write {name} by method {method}; "
-        "models are written as .pb or .pbtxt by cpsat, .lp or .mps by milp"
-    )
