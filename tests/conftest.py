@@ -24,6 +24,11 @@ FOR_CHILDREN = 0.95
 _TIMER = pytest.StashKey[Timer]()
 
 
+def text_of(name: str) -> str:
+    """A file of tests/data."""
+    return (ROOT / "tests" / "data" / name).read_text(encoding="utf-8")
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Slow tests have a time limit of their own."""
     for item in items:

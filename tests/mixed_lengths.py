@@ -16,6 +16,7 @@ from formulations.lengths.row_times import PlanRows
 from formulations.lengths.strategy_time import PARTS
 from formulations.lengths.tour import Group, Tour
 from solver.lengths.candidates import found_strategies
+from tests.conftest import text_of
 
 
 def random_replica(rng: random.Random, unit: int = 1) -> Replica:
@@ -194,27 +195,13 @@ def least_ns(mixed: Mixed, tours: Iterator[Tour]) -> int | None:
     return min((ns for ns in known if ns is not None), default=None)
 
 
-SMALL = """
-name: small
-workload: {name: tiny, sizes: SIZES}
-cluster:
-  groups:
-    - {name: a, gpu: A100-40, gpus_per_node: 4, nodes: 1, inter_node: EFA 4x100G}
-search: {zero: 1}
-lengths:
-  histogram: [{up_to: 512, count: 40}, {up_to: 2048, count: 6}, {up_to: 8000, count: 2}]
-"""
-SIZES = (
-    "{hidden_size: 2048, layers: 8, heads: 16, ffn_size: 5504, gated_ffn: true,"
-    " vocabulary_size: 32000, tied_embeddings: false, rotary_positions: true, norm: rmsnorm,"
-    " dropout: false}"
-)
+SMALL = text_of("spaces/lengths.yaml")
 OTHER_NODE = "    - {name: b, gpu: A10, gpus_per_node: 4, nodes: 1, inter_node: EFA 4x100G}\nsearch"
 
 
 def small(**changes: str) -> Instance:
     """The instance, with texts replaced."""
-    text = SMALL.replace("SIZES", SIZES)
+    text = SMALL
     for old, new in changes.items():
         text = text.replace(old, new)
     return parse_instance(text, "small.yaml", Path())

@@ -5,12 +5,12 @@ from collections.abc import Callable
 import pytest
 
 from formulations.errors import PlannerError
-from tests.conftest import ROOT
+from tests.conftest import text_of
 
 
 def refusals(name: str) -> pytest.MarkDecorator:
     r"""A test of every case of a file, as the arguments `text` and `message`; \n ends a line."""
-    lines = (ROOT / "tests" / "data" / "refused" / f"{name}.txt").read_text(encoding="utf-8")
+    lines = text_of(f"refused/{name}.txt")
     rows = [line.replace("\\n", "\n").split(" | ") for line in lines.splitlines()]
     return pytest.mark.parametrize(("text", "message"), rows)
 

@@ -22,7 +22,6 @@ def test_consoles_print_what_pages_show(page: Path) -> None:
 
 
 def test_examples_are_shown() -> None:
-    """Every instance of the examples loads, and a page runs it."""
     shown = "".join(page.read_text("utf-8") for page in pages(DOCS))
     for path in (DOCS / "examples").glob("*.yaml"):
         load_instance(path)
@@ -53,7 +52,6 @@ def parts_of(annotation: Any) -> Iterator[type[BaseModel]]:
 
 
 def test_instances_are_documented_whole() -> None:
-    """The page names every section of an instance."""
     assert set(InstanceFile.model_fields) <= set(re.findall(r"`(\w+)`", section("instance")))
 
 

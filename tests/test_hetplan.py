@@ -70,7 +70,6 @@ def test_bug_gains_that_nobody_can_prove_stood_in_plan_files() -> None:
 
 
 def test_mistakes_are_one_line(tmp_path: Path) -> None:
-    """The errors are those that the command line prints."""
     with pytest.raises(hetplan.PlannerError, match=r"^seed: -1; allowed: 0 to 2\^31 - 1$"):
         hetplan.solve(random_instance(0), seed=-1)
     with pytest.raises(hetplan.PlannerError, match="no such file"):

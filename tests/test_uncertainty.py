@@ -35,7 +35,6 @@ def test_what_two_plans_share_cancels() -> None:
 
 
 def test_shared_sequences_are_off_by_a_factor_of_their_own() -> None:
-    """Beside all that the plan is off by otherwise."""
     job = sharing("ring")
     shared = step_estimate(job.instance, job.plan)
     others = {term: share for term, share in shared.shares.items() if term.kind != "context"}

@@ -30,7 +30,6 @@ def test_bug_benchmark_without_its_reference_says_so(
 
 
 def test_readme_says_where_the_originals_are() -> None:
-    """Of every folder that a benchmark reads."""
     readme = (ROOT / "bench" / "README.md").read_text(encoding="utf-8")
     table = readme.partition("## Reference data")[2].partition("\n## ")[0]
     code = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "bench").glob("*.py"))

@@ -14,7 +14,6 @@ from bench.sailor import CASES
     [("OPT-350", "profile_opt_350m"), ("GPT-Neo-2.7", "profile_gpt_neo_2_7b")],
 )
 def test_profile_is_what_was_published(model: str, profile: str, reference: Path) -> None:
-    """Every time of the stored profile is Sailor's, in milliseconds."""
     stored = yaml.safe_load((CASES / f"{profile}.yaml").read_text())["times_ms"]
     for gpu in ("A100-40", "V100-16"):
         path = reference / "sailor" / "profiles" / f"{model}_{gpu}.json"

@@ -53,7 +53,6 @@ def test_a_lane_has_to_do_what_the_others_cannot() -> None:
 
 
 def test_lanes_are_the_recorded_ones() -> None:
-    """What a lane can do by its work, and its problem."""
     made: dict[str, object] = {}
     uneven = {f"uneven {n} {one}": uneven_tables(n, one > 0) for n in range(10) for one in (0, 1)}
     for name, costs in (drawn_tables() | uneven).items():

@@ -4,6 +4,5 @@ from tests.docs_pages import shown_and_printed
 
 
 def test_bug_consoles_of_clusters() -> None:
-    """Fronts, limits, subsets, useful sequences, and what is refused."""
     shown, printed = shown_and_printed("clusters")
     assert printed == shown

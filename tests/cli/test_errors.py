@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.command_line import refused
+from tests.conftest import text_of
 from tests.resealed import change
 
 CONTENTS = {
@@ -30,7 +31,6 @@ COMMANDS = ("solve", "verify", "catalogue", "pareto")
 
 @pytest.mark.parametrize("content", CONTENTS)
 def test_file_of_another_kind_is_one_line(content: str, tmp_path: Path) -> None:
-    """The file is named, by every reader."""
     path = tmp_path / f"{content} ü.json"
     path.write_bytes(CONTENTS[content])
     for command in COMMANDS:
@@ -52,7 +52,6 @@ TAKES = {
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("command", TAKES)
 def test_bug_wrong_kind_of_file_is_named(command: str, kind: str, tmp_path: Path) -> None:
-    """Not its schema version, nor its fields, is what is wrong with a file of another kind."""
     names = {} if kind == "plan" else {"kind": kind}
     fields = names | dict.fromkeys(("schema_version", "hetplan_version", "digest"), 1)
     path = tmp_path / "file.json"
@@ -113,17 +112,7 @@ def test_bug_hostile_plan_file_is_one_line(field: str, plan_file: Path) -> None:
 
 ROOT = Path(__file__).resolve().parents[2]
 #: Sends itself Ctrl-C when the named module is about to be loaded.
-AT_IMPORT = """
-import importlib.abc, os, signal, sys
-class At(importlib.abc.MetaPathFinder):
-    def find_spec(self, name, path, target=None):
-        if name == sys.argv[1]:
-            sys.meta_path.remove(self)
-            os.kill(os.getpid(), signal.SIGINT)
-sys.meta_path.insert(0, At())
-from solver.cli import app
-app(sys.argv[2:])
-"""
+AT_IMPORT = text_of("at_import.txt")
 TEMPLATES = ("templates", "instances/oobleck_bert_large.yaml", "--faults", "1")
 
 
@@ -141,7 +130,6 @@ def ended(code: str, *arguments: str) -> tuple[int, str]:
 
 @pytest.mark.parametrize("module", ["solver.cli.plans", "numpy"])
 def test_bug_ctrl_c_while_loading_is_one_line(module: str) -> None:
-    """No traceback, exit code 130."""
     assert ended(AT_IMPORT, module, *TEMPLATES) == (130, "interrupted\n")
 
 

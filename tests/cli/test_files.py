@@ -25,7 +25,6 @@ def test_bug_the_second_output_replaced_the_first(tmp_path: Path) -> None:
 
 
 def test_bug_links_in_a_circle_were_a_traceback(tmp_path: Path) -> None:
-    """A file takes the place of such a link."""
     link = tmp_path / "link"
     link.symlink_to(link)
     check_writable(link)
@@ -48,7 +47,6 @@ def test_checks_leave_nothing_behind(tmp_path: Path) -> None:
 def test_write_keeps_the_old_file_on_failure(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """An error while writing leaves the old content and no temporary file."""
     path = tmp_path / "plan.json"
     path.write_text("old")
 

@@ -10,13 +10,11 @@ from tests.docs_pages import shown_and_printed
 
 
 def test_consoles_of_fleets() -> None:
-    """Templates of several clusters, a fleet and what is left of it, and what is refused."""
     shown, printed = shown_and_printed("fleets")
     assert printed == shown
 
 
 def test_consoles_of_replays() -> None:
-    """Two policies side by side, as data, and what is refused."""
     shown, printed = shown_and_printed("replay")
     assert printed == shown
 
@@ -24,7 +22,6 @@ def test_consoles_of_replays() -> None:
 def test_no_template_in_time_writes_no_fleet(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A line says why there is no file."""
     monkeypatch.setattr(
         "solver.fleets.template_document.TemplatesDocument.designs", property(lambda _: ())
     )

@@ -8,7 +8,6 @@ from solver.cli.search_options import positive
 
 @pytest.mark.parametrize("value", [0.0, -1.0, float("nan"), float("inf")])
 def test_limits_are_finite_and_above_0(value: float) -> None:
-    """None stays None."""
     assert positive(None) is None
     with pytest.raises(typer.BadParameter):
         positive(value)

@@ -19,6 +19,7 @@ from solver.lengths_document import LengthsDocument
 from solver.options import SolveOptions
 from solver.result import Infeasibility, Result, Status, Termination
 from tests.command_line import refused, run
+from tests.conftest import text_of
 from tests.docs_pages import shown_and_printed
 from tests.hand_made import pipelined_result, planless_result
 from tests.mixed_lengths import small
@@ -60,14 +61,13 @@ def test_commands_and_options_stay() -> None:
         for name, command in commands.items()
         if not command.hidden
     }
-    lines = (ROOT / "tests" / "data" / "command_line.txt").read_text(encoding="utf-8").splitlines()
+    lines = text_of("command_line.txt").splitlines()
     rows = (line.partition(":") for line in lines)
     assert options == {name: words.split() for name, _, words in rows}
     assert run("--version") == (0, f"hetplan {HETPLAN_VERSION}\n", "")
 
 
 def test_options_reach_the_search(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Every option of the command line is one of SolveOptions."""
     seen, result, model = [], pipelined_result(), tmp_path / "model.pb"
     loaded = "formulations.instance.load.load_instance"
     monkeypatch.setattr(loaded, lambda *_, **__: result.instance)

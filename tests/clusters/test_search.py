@@ -179,7 +179,6 @@ def test_sequences_are_shared_where_attention_is_fused() -> None:
 @pytest.mark.parametrize("method", ["exact", "cpsat", "milp"])
 @pytest.mark.parametrize("seed", one_each((28, 9, 19, 23, 34, 36), 6))
 def test_solve_has_plans_of_new_nodes_with_flash_attention(seed: int, method: Method) -> None:
-    """The best plan is that of the best choice of nodes, each solved by itself."""
     options = SolveOptions(method=method)
     result = solve(mixed(seed), options)
     assert result.step_time_ns == min(ns for ns in solved_alone(seed).values() if ns is not None)

@@ -15,7 +15,7 @@ from solver.result import Status
 from solver.search.driver import solve
 from tests.chain_instances import SLOW, chain_instance
 from tests.command_line import output
-from tests.conftest import ROOT
+from tests.conftest import text_of
 from tests.costs.drawn import drawn
 from tests.oracles.agreement import pages_suffice
 from tests.recorded import as_recorded, summary
@@ -48,7 +48,7 @@ def test_times_are_the_recorded_ones() -> None:
 Degrees = list[int]
 
 
-def text_of(sizes: tuple[int, int], degrees: tuple[Degrees, Degrees], more: str = "") -> str:
+def written(sizes: tuple[int, int], degrees: tuple[Degrees, Degrees], more: str = "") -> str:
     """Two nodes of so many GPUs, whose types have times at these degrees; 1 ms on the first."""
     gpus = ("A100-40", "V100-32")
     times = {gpu: {tp: {1: ms} for tp in degrees[ms - 1]} for ms, gpu in enumerate(gpus, 1)}
@@ -56,13 +56,13 @@ def text_of(sizes: tuple[int, int], degrees: tuple[Degrees, Degrees], more: str 
         {"name": gpu, "gpu": gpu, "gpus_per_node": size, "nodes": 1, "inter_node": "Ethernet 40G"}
         for gpu, size in zip(gpus, sizes, strict=True)
     ]
-    text = (ROOT / "tests" / "data" / "lacking.txt").read_text(encoding="utf-8")
+    text = text_of("lacking.txt")
     by_kind = dict.fromkeys(("embedding", "block", "head"), times)
     return text.replace("GROUPS", str(groups)).replace("TIMES", str(by_kind)) + more
 
 
 def lacking(sizes: tuple[int, int], degrees: tuple[Degrees, Degrees], more: str = "") -> Instance:
-    return parse_instance(text_of(sizes, degrees, more), "x.yaml", Path())
+    return parse_instance(written(sizes, degrees, more), "x.yaml", Path())
 
 
 def forward_ns(instance: Instance, tp: int) -> list[int]:
@@ -91,7 +91,7 @@ def test_times_that_plans_need_are_missed() -> None:
 def test_bug_templates_of_a_profile_without_a_degree(tmp_path: Path) -> None:
     """A stage takes no 4 of a node's 6 GPUs where the profile has no times at tp 4."""
     path = tmp_path / "lacking.yaml"
-    path.write_text(text_of((8, 6), ([1, 2, 4, 8], [1, 2])), encoding="utf-8")
+    path.write_text(written((8, 6), ([1, 2, 4, 8], [1, 2])), encoding="utf-8")
     out = output("templates", path, "--faults", 0, "--gap", 0.5)
     assert "1 V100-32" in out
 

@@ -19,10 +19,10 @@ from formulations.costs.layer_factors import (
 from formulations.instance import Instance
 from formulations.instance.load import parse_instance
 from formulations.plan import Degrees
-from tests.conftest import ROOT
+from tests.conftest import text_of
 from tests.recorded import as_recorded, summary
 
-INSTANCE = (ROOT / "tests" / "data" / "measured_layers.txt").read_text(encoding="utf-8")
+INSTANCE = text_of("measured_layers.txt")
 
 
 def _instance(width: int = 1024, precision: str = "fp16", fused: str = "false") -> Instance:

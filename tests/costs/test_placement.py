@@ -15,7 +15,6 @@ test_pages_suffice = pages_suffice(4, 5, 34, 41)
 
 
 def test_costs_of_drawn_orders_are_the_recorded_ones() -> None:
-    """Of every kind summed, with and without zones."""
     cases = {
         f"{seed} {zones}": random_tables(seed, zones)
         for seed in range(12)

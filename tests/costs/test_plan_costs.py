@@ -66,7 +66,6 @@ def test_rounding_of_random_plans_stays_below_the_bound(seeds: Sequence[int]) ->
 
 
 def test_replicas_alike_recompute_alike() -> None:
-    """A plan in which one of two replicas on equal GPUs recomputes has no costs."""
     tables = equal_nodes(1, 2, 1, 2, 1)
     instance, config = tables.instance, tables.config
     choose = StageCosts(tables).recomputed

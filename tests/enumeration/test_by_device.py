@@ -72,7 +72,6 @@ def test_work_is_the_recorded_one(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_graphs_that_are_too_big_are_left_to_single_orders(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The optimum is found without the graph of devices."""
     intervals = Intervals(random_tables(1, schedule="interleaved"))
     best = random_optimum_ns(1, False, "interleaved")
     monkeypatch.setattr(devices, "MOST_EDGES", 0)

@@ -14,7 +14,6 @@ from tests.seeds import one_each
 
 @pytest.mark.parametrize("seed", one_each(range(40), 5))
 def test_enumeration_finds_the_best_split(seed: int) -> None:
-    """Of all edges; stopped at once it states a bound that holds."""
     problem = random_chain(seed)
     best = min(chain_time(problem, split) for split in chain_splits(problem))
     layers = renumbered(build_layers(problem, NO_CUTOFF))

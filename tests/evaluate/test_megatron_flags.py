@@ -5,7 +5,7 @@ import pytest
 from formulations.errors import PlanError
 from solver.evaluate.launched import Settings
 from solver.evaluate.megatron_flags import Flag, read_flags
-from tests.conftest import ROOT
+from tests.conftest import text_of
 from tests.refusals import check_refusals
 
 
@@ -26,7 +26,7 @@ def test_flags_stand_as_on_a_command_line() -> None:
 
 
 def test_flags_of_the_model_are_left_alone() -> None:
-    text = (ROOT / "tests" / "data" / "flags_left_alone.txt").read_text(encoding="utf-8")
+    text = text_of("flags_left_alone.txt")
     assert read(text).stated == {}
 
 
@@ -34,7 +34,6 @@ test_refused = check_refusals("flags", lambda text: read(text).number(Flag.TP, 1
 
 
 def test_flags_that_exclude_each_other() -> None:
-    """The second of two names the first, with its line."""
     flags = read("--bf16\n--fp16")
     flags.exclude(Flag.BF16, Flag.SEQUENCE)
     with pytest.raises(PlanError, match=r"^a\.txt:2: --fp16, beside --bf16 \(a\.txt:1\); allowed"):

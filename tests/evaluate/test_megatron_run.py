@@ -13,12 +13,12 @@ from solver.evaluate.megatron_flags import Flag, read_flags
 from solver.evaluate.megatron_run import launched
 from solver.evaluate.run_plan import planned
 from solver.export.job import Job
-from tests.conftest import ROOT
+from tests.conftest import text_of
 from tests.export_cases import WHOLE_EXPERTS, instance_of
 from tests.recorded import as_recorded, digest
 from tests.refusals import check_refusals, refusals
 
-RUNS = (ROOT / "tests" / "data" / "megatron_runs.txt").read_text(encoding="utf-8").splitlines()
+RUNS = text_of("megatron_runs.txt").splitlines()
 PP, TP, CP = Flag.PP, Flag.TP, Flag.CP
 
 

@@ -89,7 +89,6 @@ def folder(path: Path, file: str = "", old: str = "", new: str = "") -> Path:
 
 
 def test_bug_endless_field_of_a_rank_table(tmp_path: Path) -> None:
-    """A field that is too long for a CSV reader is told in one line."""
     path = folder(tmp_path, "ranks.csv", "A10", "x" * 200_000)
     with pytest.raises(InstanceError, match=r"ranks\.csv: field larger than .*; allowed: a table"):
         read_run(instance_of(), path)

@@ -51,7 +51,6 @@ def test_no_plan_is_listed_that_cannot_be_faster() -> None:
 
 
 def test_shortlists_are_recorded() -> None:
-    """Configurations, how far behind, and their chances."""
     plans = _listed(4)
     assert plans.complete
     assert 0 < sum(listed.chance for listed in plans.listed) <= 1
@@ -69,7 +68,6 @@ def test_shortlists_are_recorded() -> None:
 
 
 def test_every_plan_gets_a_job_that_reads_back() -> None:
-    """Plans as files, a folder each, and a table with a line for each plan."""
     plans, instance = _listed(2), load_instance(HOMO_SMALL)
     texts, check, refused = jobs(instance, plans, "megatron")
     assert not refused

@@ -137,7 +137,6 @@ def small_case(seed: int) -> tuple[Case, list[Pipeline], list[int], Horizon]:
 
 
 def test_no_fleet_trains_more_than_the_bound() -> None:
-    """The result is among all fleets, the bound above all; both are the recorded ones."""
     figures = {}
     for seed in range(12):
         case, old, ready, horizon = small_case(seed)

@@ -14,7 +14,6 @@ from tests.random_fleets import enlarged
 @settings(max_examples=25, deadline=None)
 @given(st.integers(1, 4), st.integers(0, 2), st.integers(0, 8))
 def test_no_smaller_set_covers(least_size: int, faults: int, more: int) -> None:
-    """The set covers all from (f + 1) n0 on and is as small as the smallest of all sets."""
     first = (faults + 1) * least_size
     sizes, proved = fewest_sizes(least_size, faults, first + more)
     assert proved

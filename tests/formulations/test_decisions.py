@@ -21,7 +21,6 @@ from tests.recorded import as_recorded
 
 @pytest.mark.parametrize("seed", range(0, 60, 7))
 def test_ranges_are_those_of_all_plans(seed: int) -> None:
-    """Starts of nodes and shares."""
     tables = random_tables(seed)
     shares = {share for each in brute_force.all_shares(tables) for share in each}
     assert {*even_shares(tables)} <= shares or not shares
@@ -38,7 +37,6 @@ def test_ranges_are_those_of_all_plans(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(0, 30, 7))
 def test_ends_leave_enough_blocks(seed: int) -> None:
-    """One layer less has too few blocks, or there is no such end at all."""
     tables = random_tables(seed)
     layers, blocks = tables.num_layers, tables.blocks_before.tolist()
     pairs, fewest = combinations(range(layers + 1), 2), tables.min_blocks

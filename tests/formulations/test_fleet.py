@@ -47,7 +47,6 @@ def test_bug_any_split_keeps_to_the_degrees_listed() -> None:
 
 
 def test_nodes_hold_the_layers_of_all_their_stages() -> None:
-    """The first node of TWO runs two stages."""
     assert layers_by_position(TWO) == (range(3), range(3, 5))
     fleet = [Pipeline(TWO, (4, 2), 1), Pipeline(THREE, (0, 1, 3), 1)]
     assert holdings(fleet) == {

@@ -16,7 +16,6 @@ def test_quantities() -> None:
 
 @pytest.mark.parametrize("text", ["5", "GB", "5 GB/s", "5 gb", "1.2.3 GB", 5, None])
 def test_texts_without_their_unit_are_refused(text: object) -> None:
-    """With the units that are allowed."""
     with pytest.raises(ValueError, match=r"is not a size; write a number and one of B, kB, MB"):
         parse_quantity(text, "size")
 

@@ -19,7 +19,6 @@ from tests.seeds import each_of
 @pytest.mark.parametrize("zones", [False, True])
 @each_of(range(200), 40)
 def test_the_graph_holds_every_plan(seed: int, zones: bool) -> None:
-    """Every order with every split that fits, once, and none that is not one."""
     costs = random_tables(seed, zones, "interleaved")
     intervals = Intervals(costs)
     share = costs.num_micro_batches // costs.config.dp

@@ -15,7 +15,6 @@ from tests.template_cases import all_templates, finals_of, small_case
 
 @pytest.mark.parametrize("seed", one_each(range(24), 6))
 def test_the_best_path_is_a_template_and_none_is_below_the_work(seed: int) -> None:
-    """Its layers and GPUs are those of one of all templates."""
     places = small_case(seed, NodeSplit.ANY)
     for number, finals in finals_of(places).items():
         pipelines = FreeDegrees(GpuGraph(places, finals), 3)

@@ -22,7 +22,6 @@ from tests.recorded import as_recorded, digest
 
 @pytest.mark.parametrize(("used", "per_stage"), [((4, 3, 5), 3), ((2, 0, 1), 1), ((0, 7, 9), 5)])
 def test_all_orders_use_the_same_nodes(used: tuple[int, ...], per_stage: int) -> None:
-    """Start orders, turned ones and a thousand neighbours of one; the same for the same seed."""
     nodes = Counter({j: n for j, n in enumerate(used) if n})
     starts = start_orders(used, per_stage)
     near, again = (

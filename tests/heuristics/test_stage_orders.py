@@ -146,7 +146,6 @@ def test_stages_and_orders_near_them_are_the_recorded_ones() -> None:
 
 @pytest.mark.parametrize("seed", one_each(range(12), 3))
 def test_plans_fit_are_never_slower_and_are_the_recorded_ones(seed: int) -> None:
-    """Judged by the simulator."""
     tables = random_tables(seed)
     tables = cramped(tables) if seed % 2 else tables
     search = ConfigSearch(tables, PathPool())

@@ -13,7 +13,7 @@ from formulations.instance.catalogue import (
 from formulations.instance.documents import parse_document
 from formulations.units import parse_quantity
 from tests.architectures import PUBLISHED
-from tests.conftest import ROOT
+from tests.conftest import text_of
 from tests.instance_texts import LINKS, ONE_GPU
 
 GPUS = gpu_catalogue()
@@ -21,7 +21,7 @@ WORKLOADS = workload_catalogue()
 
 PRINTED = dict(
     row.partition("#")[0].strip().split(" ", 1)
-    for row in (ROOT / "tests" / "data" / "datasheets.txt").read_text(encoding="utf-8").splitlines()
+    for row in text_of("datasheets.txt").splitlines()
     if not row.startswith("#")
 )
 
@@ -77,7 +77,6 @@ def test_every_entry_has_a_source_and_its_published_parameters(name: str) -> Non
 
 
 def test_shares_that_hide_have_sources() -> None:
-    """Every one of the catalogue says where it is from, and that it is an assumption."""
     for overlap in overlap_catalogue().values():
         assert overlap.kind == "assumed"
         assert len(overlap.source) > 40

@@ -87,7 +87,6 @@ def test_defaults_and_fields_are_those_of_the_class(model_type: str) -> None:
 
 
 def test_no_type_of_the_library_is_taken_for_another() -> None:
-    """Of all architectures that the library knows, none is suggested another."""
     others = set(transformers.CONFIG_MAPPING) - set(model_types())
     assert {name for name in others if spelling_of(name, list(model_types()))} == set()
 

@@ -57,7 +57,6 @@ def test_margin_names_gpus_without_a_measured_peak() -> None:
 
 
 def test_useful_sequences_need_what_preemptions_cost() -> None:
-    """A file resolves it; a value without it is refused."""
     values = {**dict(MIXED), "objective": {"minimize": "cost_per_useful_sequence"}}
     with pytest.raises(ValidationError, match="without what preemptions cost"):
         type(MIXED).model_validate(values)

@@ -9,6 +9,7 @@ import pytest
 
 from formulations.errors import InstanceError
 from formulations.lengths.row_times import of_rows
+from tests.conftest import text_of
 from tests.instance.resolved import broken
 from tests.instance.test_length_classes import HEAD, LENGTHS, classes
 from tests.instance_texts import parsed
@@ -17,15 +18,7 @@ from tests.recorded import as_recorded, digest
 test_lines = broken("lengths_")
 
 HISTOGRAM = HEAD + "lengths:\n  histogram: [{up_to: 1000, count: 7}, {up_to: 3000, count: 2}]\n"
-TABLE = """
-  strategies:
-    - {name: a, data_parallel: 1, tensor_parallel: 8, pipeline_parallel: 1,
-       class_times: {1000: 1 s}}
-    - {data_parallel: 2, tensor_parallel: 2, context_parallel: 2, pipeline_parallel: 2,
-       class_times: {3000: 1 s}}
-  switching:
-    - {leave: a, enter: "dp 2, tp 2, cp 2, pp 2", parameters: 1 s, gradients: 2 s}
-"""
+TABLE = text_of("switch_table.txt")
 #: Back again it takes longer.
 BACK = '    - {leave: "dp 2, tp 2, cp 2, pp 2", enter: a, parameters: 3 s, gradients: 4 s}\n'
 

@@ -74,7 +74,6 @@ def test_every_field_is_described_and_others_are_forbidden() -> None:
 
 
 def test_a_profile_alone_is_checked_as_one_in_an_instance() -> None:
-    """What `profile` writes is read back before it is written."""
     text = PROFILE.replace("profile:\n", "").replace("\n  ", "\n").strip()
     check_profile(text, "p.yaml")
     with pytest.raises(InstanceError, match=r"^p.yaml:2:1 source: missing; allowed: Where the"):

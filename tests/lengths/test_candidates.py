@@ -139,7 +139,6 @@ def test_what_a_study_holds_is_not_worked_out_again(
 
 @pytest.mark.parametrize("name", ["alike", "mixed", "long"])
 def test_strategies_are_the_recorded_ones(name: str) -> None:
-    """All that are found, those that are kept, and switches between them."""
     instance, every = strategies(name)
     kept = useful(instance, every)
     figures: dict[str, object] = {}

@@ -58,7 +58,6 @@ def test_bug_presolve_lost_the_best_step_in_free_order() -> None:
 
 
 def test_no_time_leaves_the_ascending_step_with_its_gap() -> None:
-    """A search without time has the step of the dynamic program, and a bound that holds."""
     mixed = random_mixed(1, num_atoms=6)
     chosen = choose(mixed, "free", SolveOptions(time_limit_s=0.0))
     assert chosen.step_ns == choose(mixed, "ascending").step_ns

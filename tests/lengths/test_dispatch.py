@@ -64,7 +64,6 @@ def least_by_hand(strategy: Strategy, lengths: tuple[int, ...], rows: Rows) -> i
 
 @pytest.mark.parametrize("seed", one_each(range(100), 5))
 def test_dispatch_lies_between_its_bound_and_twice_the_least(seed: int) -> None:
-    """Every sequence is in a row that fits; the bound is never above the best of all dispatches."""
     strategy, lengths, rows = random_step(seed)
     dispatched = dispatch(strategy, lengths, rows)
     assert is_dispatch(strategy, lengths, rows, dispatched.dispatch)

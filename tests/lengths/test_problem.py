@@ -65,7 +65,6 @@ def test_what_does_not_fit_together_is_refused(change: dict[str, Any], said: str
 
 
 def test_a_strategy_has_one_kind_of_times() -> None:
-    """Replicas or measured classes, not both, not none."""
     for fields in ({}, {"replicas": (FAST,), "atoms_ns": (1,)}):
         with pytest.raises(PydanticCustomError, match="one of them"):
             Strategy("x", **fields)  # type: ignore[arg-type]

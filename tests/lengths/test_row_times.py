@@ -18,6 +18,7 @@ from formulations.lengths.row_times import (
     row_multiple,
     upper_fit,
 )
+from tests.conftest import text_of
 from tests.hand_made import uniform_plans
 from tests.mixed_lengths import small
 from tests.recorded import as_recorded, digest
@@ -77,18 +78,7 @@ def test_times_of_rows_are_the_recorded_ones(rows: str) -> None:
     as_recorded("row_times", figures)
 
 
-MEASURED = """
-  strategies:
-    - {name: long, data_parallel: 1, tensor_parallel: 4, pipeline_parallel: 1, longest_row: 8064,
-       row_times: {4096: 180 ms}, per_visit: 1 ms, per_step: 2 ms}
-    - {name: full, data_parallel: 1, tensor_parallel: 1, pipeline_parallel: 4, longest_row: 8064,
-       row_times: {8000: 410 ms}}
-    - {name: curved, data_parallel: 2, tensor_parallel: 2, pipeline_parallel: 1, longest_row: 8064,
-       row_times: {1024: 25 ms, 4096: 130 ms, 8000: 400 ms}}
-    - {name: short, data_parallel: 4, tensor_parallel: 1, pipeline_parallel: 1,
-       class_times: {512: 8.6 s, 2048: 4.1 s}}
-  switching:
-"""
+MEASURED = text_of("measured_strategies.txt")
 
 
 def test_measured_strategies_are_the_recorded_ones() -> None:

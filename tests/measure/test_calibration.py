@@ -19,9 +19,9 @@ from solver.measure.calibration import (
     fit,
 )
 from solver.measure.steps_file import read_steps
-from tests.conftest import ROOT
+from tests.conftest import text_of
 
-INSTANCE = (ROOT / "tests" / "data" / "measured_node.txt").read_text(encoding="utf-8")
+INSTANCE = text_of("measured_node.txt")
 HEADING = "tensor_parallel,data_parallel,pipeline_parallel,micro_batch,seconds"
 DEGREES = ("1,8,1,1", "1,4,2,1", "1,2,4,1", "2,4,1,1", "2,2,2,1", "2,1,4,1", "1,8,1,2")
 

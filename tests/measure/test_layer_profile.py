@@ -7,19 +7,11 @@ import pytest
 
 from formulations.instance.load import load_instance
 from tests.command_line import refused, run
+from tests.conftest import text_of
 from tests.refusals import refusals
 
-CONFIG = """{"model_type": "llama", "hidden_size": 32, "intermediate_size": 64,
-"num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 64,
-"max_position_embeddings": 16, "rms_norm_eps": 1e-6, "tie_word_embeddings": false}"""
-INSTANCE = """
-name: measured
-workload: {huggingface: config.json, sequence_length: 16, global_batch: 8, precision: fp32}
-cluster:
-  groups:
-    - {name: a, gpu: A100-40, gpus_per_node: 2, nodes: 1}
-profile: profile.yaml
-"""
+CONFIG = text_of("measured_model.txt")
+INSTANCE = text_of("measured_instance.txt")
 REASON = "PyTorch is not installed (extra `torch`)"
 
 
@@ -48,7 +40,6 @@ def test_profile_of_this_machine_plans(tmp_path: Path) -> None:
 
 @refusals("profiles")
 def test_what_cannot_be_measured_is_refused(text: str, message: str, tmp_path: Path) -> None:
-    """By name, in one line, before anything is measured or written."""
     pytest.importorskip("torch", reason=REASON)
     out = tmp_path / "profile.yaml"
     assert message in refused("profile", *text.split(), "--out", out)
@@ -58,7 +49,6 @@ def test_what_cannot_be_measured_is_refused(text: str, message: str, tmp_path: P
 def test_without_torch_one_line_says_what_to_install(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Exit code 2."""
     monkeypatch.setitem(sys.modules, "torch", None)
     err = refused("profile", "--model", "gpt2", "--out", tmp_path / "profile.yaml")
     assert "hetplan[torch]" in err

@@ -109,7 +109,6 @@ def test_chosen_config_equals_brute_force(
 
 
 def test_config_that_no_plan_can_beat_stays_outside(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is known to be no better than the best plan does not enter the model."""
     monkeypatch.setattr(critical_path, "FIRST_SHAPES", 1)
     tables = next(t for t in all_tables(varied(4)) if optimum_ns(t) is not None)
     best = optimum_ns(tables)

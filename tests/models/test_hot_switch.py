@@ -21,7 +21,6 @@ MOST_NS = 1 << 40
 @pytest.mark.parametrize("rows", ["packed", "padded"])
 @each_of(range(24), 24)
 def test_the_model_finds_the_best_of_all_tours(seed: int, rows: Rows) -> None:
-    """Its optimum, its tour and brute force agree."""
     mixed = random_mixed(seed, rows=rows)
     every = list(product(range(len(mixed.strategies)), range(len(mixed.atoms))))
     built = HotSwitch(mixed, MOST_NS, every)

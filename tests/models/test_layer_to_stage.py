@@ -64,7 +64,6 @@ def test_with_room_and_time_every_split_counts(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", one_each(range(60), 6))
 def test_no_plan_within_the_limits_is_lost(seed: int) -> None:
-    """Every plan that fits in memory and in the limit has its stages among the runs."""
     tables = random_tables(seed)
     judged = [(made, judge(tables, made)) for made in brute_force.all_decisions(tables)]
     times = sorted(step for _, step in judged if step is not None)

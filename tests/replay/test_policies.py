@@ -29,6 +29,7 @@ from solver.replay.trace import Event, Trace
 from solver.result import Result, Status, Termination
 from solver.search.driver import solve
 from solver.templates.generate import TemplateOptions
+from tests.conftest import text_of
 from tests.hand_made import planless_result
 from tests.recorded import as_recorded
 from tests.small_instances import random_instance
@@ -91,13 +92,7 @@ def test_bug_fleets_of_a_replay_are_those_of_templates(seed: int) -> None:
 
 
 #: Six nodes of four A40, on which a step of GPT-2 is little beside the exchange.
-SLOW_LINKS = """
-name: slow_links
-workload: {catalogue: gpt2, global_batch: 64}
-cluster:
-  groups: [{name: a, gpu: A40, gpus_per_node: 4, nodes: 6, inter_node: 10 Gbit/s}]
-search: {tensor_parallel: 1, micro_batch: 1, recompute: none}
-"""
+SLOW_LINKS = text_of("spaces/slow_links.yaml")
 
 
 def test_bug_first_fleet_of_templates_is_that_of_a_replay() -> None:

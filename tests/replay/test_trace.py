@@ -44,7 +44,6 @@ def test_trace_with_units_blanks_and_a_node_that_comes_later(tmp_path: Path) -> 
 
 @refusals("trace")
 def test_unfit_trace_is_one_line(text: str, message: str, tmp_path: Path) -> None:
-    """File, line, column, what was found, what is allowed."""
     with pytest.raises(InstanceError) as caught:
         read(tmp_path, text)
     assert f"trace.csv:{message}" in str(caught.value)

@@ -48,7 +48,6 @@ def test_what_gives_way_on_narrow_pages(page: int, widths: list[int]) -> None:
 
 
 def test_lines_keep_numbers_with_their_units() -> None:
-    """A Labelled line breaks before a number, not behind it."""
     lines = drawn(Labelled([("GPUs", "none, ZeRO 1, 12.5 % and 4 GiB")]), 22)
     assert [line[14:].rstrip() for line in lines] == ["none,", "ZeRO 1,", "12.5 %", "and", "4 GiB"]
 

@@ -16,7 +16,7 @@ from solver.report.html.page import html_page
 from solver.report.quantities import time_text
 from solver.search.driver import solve
 from solver.simulate import simulate_step
-from tests.conftest import ROOT
+from tests.conftest import ROOT, text_of
 from tests.report.shown import check_stored, stored
 
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
@@ -76,9 +76,4 @@ def test_page_runs_in_a_browser(name: str, request: pytest.FixtureRequest, tmp_p
 
 
 #: Presses + and points at the middle of the first row.
-CLOSER = """<script>
-const canvas = document.getElementById("step"), box = canvas.getBoundingClientRect();
-for (let i = 0; i < 5; i++) document.getElementById("in").click();
-const at = {clientX: box.left + box.width / 2, clientY: box.top + 15, bubbles: true};
-canvas.dispatchEvent(new PointerEvent("pointermove", at));
-</script>"""
+CLOSER = text_of("closer.txt")

@@ -31,7 +31,6 @@ def test_timelines_of_small_plans(name: str) -> None:
 
 @pytest.mark.parametrize("seeds", few_and_many(range(12), 6))
 def test_rows_hold_every_operation_of_their_replicas(seeds: Sequence[int]) -> None:
-    """Replicas of equal signature have equal bars, and no operation is lost."""
     for result in results(seeds):
         document = document_of(result)
         step = simulate_step(costs_of(document))

@@ -52,7 +52,6 @@ def families(graph: ScheduleGraph) -> Iterator[Array]:
 
 @pytest.mark.parametrize("schedule", NAMES)
 def test_no_family_is_longer_than_the_step(schedule: ScheduleName) -> None:
-    """Every member is a path, and no longer than the makespan of random pipelines."""
     rng = random.Random(7)
     for graph, _ in graphs(schedule):
         times = random_times(graph, rng)

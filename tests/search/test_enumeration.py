@@ -203,7 +203,6 @@ def answer(instance: Instance, config: Configuration) -> ConfigAnswer:
 @pytest.mark.parametrize("make", [stage_instance, meshed_instance])
 @each_of(range(90), 45)
 def test_search_equals_brute_force(seed: int, make: Callable[[int], Instance]) -> None:
-    """The best plan of every config, which its target launches."""
     instance = make(seed)
     for config in small_configs(instance):
         best = Bench(instance, config).optimum_ns()

@@ -32,7 +32,6 @@ def test_bound_that_is_told_is_the_least_of_all_configs(monkeypatch: pytest.Monk
 
 
 def test_open_configs_come_by_their_bounds_and_chunks_last() -> None:
-    """And none that an incumbent has reached, up to the gap."""
     search = PlanSearch(random_instance(3), SolveOptions(gap=0.1))
     tasks = search.open_list.open(None)
     assert len(tasks) == len(search.space)

@@ -70,7 +70,6 @@ def test_first_cuts_bound_every_pipeline(
 
 
 def test_harvest_values_the_plan_at_its_step_time() -> None:
-    """The harvested paths, with the tails, reach the simulated step time of the plan itself."""
     for seed in range(0, 60, 3):
         costs = random_tables(seed)
         made = random_decisions(costs, seed)

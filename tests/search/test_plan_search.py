@@ -16,7 +16,6 @@ test_searches_are_the_recorded_ones = recorded_searches()
 
 @pytest.mark.parametrize("seed", [2, 26])
 def test_configs_near_the_best_by_group_lead_to_better_plans(seed: int) -> None:
-    """Here to the best one, before any bound is looked at."""
     search = PlanSearch(stage_instance(seed), SolveOptions(gap=0.0))
     search.run({config for config in search.space if not config.per_stage})
     before = search.incumbents.best

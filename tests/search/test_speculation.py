@@ -70,7 +70,6 @@ def test_a_worker_that_dies_leaves_its_config_open(monkeypatch: pytest.MonkeyPat
 
 
 def test_interrupted_search_keeps_what_the_workers_found() -> None:
-    """Ctrl-C in the parent: the incumbent with its bound."""
 
     def interrupt(progress: Progress) -> None:
         if progress.configs_closed:
@@ -82,7 +81,6 @@ def test_interrupted_search_keeps_what_the_workers_found() -> None:
 
 
 def test_options_of_ray_are_refused_without_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Before anything is searched."""
     monkeypatch.setitem(sys.modules, "ray", None)
     install = "Ray is not installed; allowed: pip install 'hetplan[ray]'"
     assert refused("solve", PATH, "--engine", "ray") == f"error: --engine ray: {install}\n"

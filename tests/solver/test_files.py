@@ -7,6 +7,7 @@ import pytest
 
 from formulations.errors import InstanceError
 from solver.document import PlanDocument
+from tests.refusals import refusals
 
 
 def refusal(path: Path, data: bytes) -> str:
@@ -19,36 +20,19 @@ def refusal(path: Path, data: bytes) -> str:
     return str(caught.value).removeprefix(f"{path}:")
 
 
-@pytest.mark.parametrize(
-    ("name", "value", "line"),
-    [
-        ("schema_version", "true", "schema_version: schema version true; allowed: 13; solve again"),
-        ("schema_version", "1.0", "schema_version: schema version 1.0; allowed: 13; solve again"),
-        ("seed", "true", "seed: true; allowed: a whole number"),
-        ("seed", '"0"', "seed: '0'; allowed: a whole number"),
-        ("seed", "0.0", "seed: 0.0; allowed: a whole number"),
-        ("runtime_s", '"fast"', "runtime_s: 'fast'; allowed: a number"),
-        ("runtime_s", "NaN", "runtime_s: nan; allowed: a finite number"),
-        ("runtime_s", "1e999", "runtime_s: inf; allowed: a finite number"),
-        ("method", "null", "method: nothing; allowed: text"),
-        # the path leads through lists
-        ("kernels", "true", "instance.workload.layer_runs[0].layer.kernels: true; allowed: a whol"),
-    ],
-)
-def test_wrong_type_in_a_plan_file_is_refused(
-    name: str, value: str, line: str, plan_file: Path
-) -> None:
+@refusals("plan_fields")
+def test_wrong_type_in_a_plan_file_is_refused(text: str, message: str, plan_file: Path) -> None:
     """A field of another type is named with its line, where it begins and what is allowed."""
+    name, value = text.split(" = ")
     good = plan_file.read_text(encoding="utf-8")
     field = re.search(rf'^( *"{name}": )[^,\n]*', good, re.MULTILINE)
     assert field is not None
     broken = good[: field.start()] + field[1] + value + good[field.end() :]
     place = f"{good[: field.start()].count(chr(10)) + 1}:{len(field[1]) + 1} "
-    assert refusal(plan_file, broken.encode()).startswith(place + line)
+    assert refusal(plan_file, broken.encode()).startswith(place + message)
 
 
 def test_unknown_and_missing_fields_are_named(plan_file: Path) -> None:
-    """A misspelt field is the one told, with the right name close by."""
     line = refusal(plan_file, plan_file.read_bytes().replace(b'"seed"', b'"sead"', 1))
     assert "sead: unknown field (did you mean seed?); allowed: " in line
 

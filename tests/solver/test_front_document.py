@@ -23,7 +23,6 @@ def test_terms_are_of_steps_that_are_kept() -> None:
 
 
 def test_open_clusters_are_counted() -> None:
-    """None of a search that has ended; all of one that has not begun."""
     assert front().num_open == 0
     opened = tuple(cluster.but(standing="open") for cluster in front().clusters)
     assert front().but(clusters=opened).num_open == len(opened)

@@ -14,12 +14,12 @@ from solver.comparison import Comparison
 from solver.files import to_json
 from solver.report.compared import comparison_json
 from tests.command_line import output
-from tests.conftest import ROOT
+from tests.conftest import text_of
 from tests.hand_made import document_of, pipelined_result
 from tests.small_instances import random_instance
 from tests.solver.test_comparison import PLAN
 
-LINES = (ROOT / "tests" / "data" / "json_names.txt").read_text("utf-8").splitlines()
+LINES = text_of("json_names.txt").splitlines()
 
 
 def objects_at(value: Any, path: Sequence[str]) -> Iterator[dict[str, Any]]:

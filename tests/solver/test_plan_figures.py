@@ -25,7 +25,6 @@ from tests.seeds import few_and_many
 
 
 def test_figures_fill_what_is_empty_without_a_plan() -> None:
-    """The same fields; of a document without a plan they hold nothing."""
     result = pipelined_result()
     assert result.plan is not None
     assert result.step_time_ns is not None
@@ -82,7 +81,6 @@ def test_bound_of_money_is_shown_at_the_rent_of_the_plan() -> None:
 
 
 def test_documents_that_hold_no_plan_are_not_shown(document: PlanDocument) -> None:
-    """One that was edited, one with a node that the cluster lacks, one without a plan."""
     with pytest.raises(PlanError, match=r"digest: the plan file was changed"):
         plan_of(document.but(step_time_s=1.0))
     with pytest.raises(PlanError, match=r"a plan that verify accepts"):

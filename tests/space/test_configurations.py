@@ -28,6 +28,7 @@ from solver.verify.feasibility import check_config
 from solver.verify.findings import Findings
 from tests.best_plans import check_space, check_verified
 from tests.brute_force import optimum_ns
+from tests.conftest import text_of
 from tests.oracles.plan_space import Config, Slot, configurations, covers, stage_configurations
 from tests.random_spaces import perturbed, random_space
 from tests.recorded import as_recorded, digest
@@ -35,20 +36,7 @@ from tests.seeds import each_of, few_and_many
 
 TARGETS: tuple[Target, ...] = get_args(Target)
 
-PARTS = """
-name: parts
-workload:
-  sizes: {hidden_size: 256, layers: 2, heads: 4, vocabulary_size: 500, rotary_positions: true}
-  sequence_length: 128
-  global_batch: 4
-cluster:
-  groups: [{name: a, gpu: A100-40, gpus_per_node: 2, nodes: 1, price: 1 USD/h}]
-search:
-  target: any
-  degrees: per_group
-  tensor_parallel: 1
-  pipeline_parallel: 1
-"""
+PARTS = text_of("spaces/parts.yaml")
 
 
 def with_parts(**search: int) -> Instance:
@@ -119,7 +107,6 @@ def test_the_verifier_accepts_what_is_listed(seeds: Sequence[int], target: Targe
 
 @pytest.mark.parametrize("target", TARGETS)
 def test_plan_spaces_are_the_recorded_ones(target: Target) -> None:
-    """The longest pipeline, how many configurations there are, and which."""
     figures = dict[str, object]()
     for seed in range(0, 24, 4):
         instance = random_space(seed, target)

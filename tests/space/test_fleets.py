@@ -17,20 +17,12 @@ from solver.fleets.fleet import start_fleet
 from solver.templates.generate import NoTemplateError, TemplateOptions
 from solver.verify import verify_fleet
 from tests.command_line import run
-from tests.conftest import ROOT
+from tests.conftest import ROOT, text_of
 from tests.refusals import refusals
 from tests.resealed import resealed
 
 #: Four layers and four GPUs on two nodes. What is asked of fleets follows.
-TEXT = """
-name: fields
-workload:
-  sizes: {hidden_size: 512, layers: 2, heads: 8, vocabulary_size: 1000, learned_positions: 128}
-  sequence_length: 128
-  global_batch: 8
-cluster:
-  groups: [{name: a, gpu: A40, gpus_per_node: 2, nodes: 2, inter_node: 10 Gbit/s, price: 1 USD/h}]
-"""
+TEXT = text_of("spaces/fields.yaml")
 LIMITS = ("memory_headroom", "framework_reserve")
 ALONE = {"tensor_parallel": (1,), "embedding_only_stages": False}
 
@@ -107,7 +99,6 @@ def test_bug_fleets_keep_to_a_field_in_search_and_verify(field: str) -> None:
 def test_bug_fields_that_fleets_cannot_keep_to_are_refused(
     text: str, message: str, tmp_path: Path
 ) -> None:
-    """One line with file, line, column and field, whatever the command."""
     assert any(field in text for field in REFUSED)
     experts = ", moe: {experts: 4, experts_per_token: 2, ffn_size: 512}" * ("expert" in text)
     path = tmp_path / "x.yaml"

@@ -79,7 +79,6 @@ def plans() -> Iterator[tuple[str, Plan]]:
 
 
 def test_who_can_launch_a_plan_is_recorded() -> None:
-    """And what bars the others."""
     figures = dict[str, object]()
     for name, plan in plans():
         for tied in (False, True):

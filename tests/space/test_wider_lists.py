@@ -20,7 +20,7 @@ from solver.result import Status
 from solver.search.driver import solve
 from solver.simulate import step_time_ns
 from tests.best_plans import check_verified
-from tests.conftest import ROOT
+from tests.conftest import text_of
 from tests.oracles import launch
 from tests.search.spaces import groups
 from tests.seeds import each_of, one_each
@@ -46,7 +46,7 @@ LISTS: dict[str, tuple[object, ...]] = {
 
 def stored(name: str, **fields: object) -> Instance:
     """The instance of a file in tests/data/spaces, with what it leaves open."""
-    text = (ROOT / "tests" / "data" / "spaces" / f"{name}.yaml").read_text(encoding="utf-8")
+    text = text_of(f"spaces/{name}.yaml")
     return parse_instance(text.format(**fields), name, Path())
 
 

@@ -203,7 +203,6 @@ def test_studies_that_are_not_ours(
 
 
 def test_record_that_was_changed(sound_file: bytes, tmp_path: Path) -> None:
-    """A plan is simulated before it is believed."""
     path = tmp_path / "study.db"
     path.write_bytes(sound_file)
 

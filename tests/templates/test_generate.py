@@ -25,7 +25,7 @@ from solver.templates.generate import (
     open_mixes,
 )
 from tests.command_line import output
-from tests.conftest import ROOT
+from tests.conftest import ROOT, text_of
 from tests.random_configs import zoned
 from tests.random_fleets import fleet_instance
 from tests.resealed import reshelve
@@ -72,7 +72,6 @@ def check_all_mixes(instance: Instance, seed: int) -> None:
 
 @pytest.mark.parametrize("seed", one_each(range(60), 30))
 def test_best_of_all_templates_and_strategies(seed: int) -> None:
-    """Up to 3 nodes of two types."""
     check_all_mixes(random_instance(seed), seed)
 
 
@@ -104,26 +103,7 @@ def test_bug_templates_of_any_split_keep_to_the_degrees_listed() -> None:
 
 
 #: Two nodes of two GPUs; the optimizer of an embedding of 20,000 rows takes most of a step.
-LONG_OPTIMIZER = """
-name: long_optimizer
-workload:
-  sizes: {hidden_size: 512, layers: 4, heads: 4, vocabulary_size: 20000, rotary_positions: true,
-    tied_embeddings: true}
-  sequence_length: 1024
-  global_batch: 4
-  precision: bf16
-cluster:
-  groups:
-  - name: a
-    gpu: {name: A, peak: {bf16: 20 TFLOP/s, fp32: 10 TFLOP/s}, compute_capability: 8.0,
-      memory: 80 GiB, memory_bandwidth: 1000 GB/s, link: {bandwidth: 20 GB/s, latency: 2 us}}
-    gpus_per_node: 2
-    nodes: 2
-    memory: 0.2586 GiB
-    inter_node: {bandwidth: 1 Gbit/s, latency: 100 us}
-search: {target: any, schedule: [1f1b], recompute: [none], embedding_only_stages: true}
-limits: {framework_reserve: 0.01 GiB, memory_headroom: 0}
-"""
+LONG_OPTIMIZER = text_of("spaces/long_optimizer.yaml")
 
 
 @pytest.mark.parametrize("blocking", [False, True])

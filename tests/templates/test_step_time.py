@@ -67,7 +67,6 @@ def test_what_is_left_out_is_bounded(seed: int) -> None:
 
 @pytest.mark.parametrize("gap", [0.05, 0.3])
 def test_bound_keeps_to_the_gap(gap: float) -> None:
-    """The best found is within the gap of the bound, and the bound below the optimum."""
     places = small_case(7, NodeSplit.ANY)
     best, near = _best(places, 3, 6).value, _best(places, 3, 6, gap=gap)
     assert best is not None

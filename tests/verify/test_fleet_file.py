@@ -118,7 +118,6 @@ def test_a_bound_that_is_shown_again_needs_no_word(recovered: FleetDocument) -> 
 def test_too_many_mixes_are_left_to_the_search(
     recovered: FleetDocument, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The claim is named, without a figure."""
     monkeypatch.setattr("solver.verify.fleet_file.MOST_ENTRIES", 0)
     claim = "the bound on its steps, at the word of the search"
     assert verify_fleet(recovered).reservations == (claim, UNCLAIMED)

@@ -44,7 +44,6 @@ def test_what_is_said_of_forged_fronts(name: str) -> None:
 
 
 def test_quick_verification_leaves_searches_at_their_word() -> None:
-    """Figures, standings and the digest are checked all the same."""
     quick = Effort(prove="quick")
     assert verify_front(front(), quick).ok
     assert not verify_front(resealed(front(), {"clusters": []}), quick).ok

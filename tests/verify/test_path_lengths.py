@@ -10,7 +10,6 @@ from tests.verify.lanes import Lane
 
 @pytest.mark.parametrize("seed", range(0, 24, 2))
 def test_no_way_to_or_from_a_choice_is_shorter(seed: int) -> None:
-    """Before every choice, with what follows once, and after it."""
     lane = Lane(seed)
     shortest = lane.lane(lane.choices, 0)
     for visits, back in ((THERE, False), (BACK, False), (BACK, True)):

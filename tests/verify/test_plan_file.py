@@ -51,7 +51,6 @@ def test_bug_how_a_search_ended_was_taken_at_its_word(case: str, ended: Terminat
 
 @pytest.mark.parametrize(("spare", "expected"), [(0, True), (-1, False)])
 def test_memory_may_be_filled_to_the_last_byte(spare: int, expected: bool) -> None:
-    """The fullest GPU needs all of its memory, or one byte more than it has."""
     document = CASES["idle"]()
     limit = max(stage.memory_bytes for one in document.replicas for stage in one.stages) + spare
     stages = [(r, k) for r, one in enumerate(document.replicas) for k in range(len(one.stages))]
@@ -62,7 +61,6 @@ def test_memory_may_be_filled_to_the_last_byte(spare: int, expected: bool) -> No
 
 
 def test_digest_alone_tells_of_a_recorded_field() -> None:
-    """A changed run time breaks nothing but the digest."""
     [line] = verify_document(CASES["idle"]().but(runtime_s=0.25)).problems
     assert line.startswith("digest: found ")
 

@@ -34,7 +34,6 @@ def test_bounds_and_trials_of_small_configs(seed: int) -> None:
 
 
 def test_bounds_and_graphs_are_as_recorded() -> None:
-    """The bound of every configuration, and all ways to place its stages."""
     figures: dict[str, list[object]] = {}
     for seed in range(8):
         instance = stage_instance(seed)
