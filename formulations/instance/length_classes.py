@@ -10,13 +10,14 @@ import json
 import re
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from io import BytesIO
 from itertools import accumulate, pairwise
 from math import ceil, exp, floor, log
 from pathlib import Path
 from statistics import NormalDist
 from tokenize import TokenError
+from typing import Any
 
 from formulations.errors import InstanceError
 from formulations.instance.documents import Place, read_bytes, read_text
@@ -34,9 +35,7 @@ _HALVINGS = 50
 #: What a column or a field with lengths is called.
 NAMES = ("length", "tokens", "num_tokens")
 _A_PATH = "the path of a file of lengths from this file's folder"
-_A_LENGTH = f"a whole number of tokens from 1 to {MOST_BATCH}"
 _NUMBER = re.compile(r"[-+]?[0-9][0-9._eE+-]*|")
-_AN_ARRAY = "a .npy file of one dimension of integers"
 
 
 class LengthClass(Section):
@@ -112,95 +111,71 @@ def _greedy(lengths: list[int], ratio: float) -> list[int]:
 
 def read_lengths(path: Path, place: Place) -> Mapping[int, int]:
     """Sequences of every length, ascending; `place`: where the instance names the file."""
-    readers = {".csv": _of_csv, ".jsonl": _of_jsonl}
-    kind, counts = path.suffix.lower(), Counter[int]()
-    if kind == ".npy":
-        counts = _of_npy(path, place)
-    elif kind in readers:
-        lines = [line.strip() for line in read_text(path, _A_PATH, place).split("\n")]
-        check_extent(str(path), len(lines), MOST_VALUES)
-        for line, count, value in readers[kind](path, lines):
-            if type(value) is not int or not 1 <= value <= MOST_BATCH:
-                raise _error(path, lines, line, shown(value), _A_LENGTH)
-            counts[value] += count
-    else:
+    kind, counts, names = path.suffix.lower(), Counter[int](), list[str]()
+    if kind not in (".csv", ".jsonl", ".npy"):
         problem = f"a file of type {path.suffix}" if path.suffix else "a file without a type"
         raise place.error(problem, "a .csv, .jsonl or .npy file of lengths")
+    if kind == ".npy":
+        entries: list[Any] = _array(path, place)
+    else:
+        entries = [line.strip() for line in read_text(path, _A_PATH, place).split("\n")]
+    check_extent(str(path), len(entries), MOST_VALUES)
+
+    def error(entry: object, problem: str, allowed: str) -> InstanceError:
+        """At the place where an entry stands for the first time."""
+        n = entries.index(entry)
+        return InstanceError(
+            f"{path} [{n}]" if kind == ".npy" else f"{path}:{n + 1}:1", problem, allowed
+        )
+
+    def parsed(line: str) -> Any:
+        try:
+            return next(csv.reader([line]), []) if kind == ".csv" else json.loads(line)
+        except (csv.Error, ValueError, RecursionError) as fault:
+            text = str(fault) if isinstance(fault, csv.Error) else shown(line)
+            raise error(line, text, f"a line of a {kind} file") from None
+
+    if kind == ".csv":  # a header, unless there is one column of numbers alone
+        header = next(filter(None, entries), "")
+        names = [name.strip().lower() for name in parsed(header)]
+        if len(names) > 1 or not _NUMBER.fullmatch(header):
+            entries[entries.index(header)] = ""
+        names = names if len(names) > 1 else [NAMES[0]]
+    for entry, count in Counter(entries).items():
+        if entry == "":
+            continue
+        length = parsed(entry) if isinstance(entry, str) else entry
+        if names or isinstance(length, dict):
+            fields = names or list(length)
+            named = [n for n, name in enumerate(fields) if name in NAMES]
+            if len(named) != 1 or len(length) != len(fields):
+                listed = ", ".join(map(shown, fields))
+                problem = f"{len(length)} fields" if len(length) != len(fields) else listed
+                raise error(
+                    entry, problem, f"a number alone, or one field called {' or '.join(NAMES)}"
+                )
+            length = length[named[0]].strip() if names else length[fields[named[0]]]
+            if names and length.isdecimal() and len(length) < 20:
+                length = int(length)
+        if type(length) is not int or not 1 <= length <= MOST_BATCH:
+            allowed = f"a whole number of tokens from 1 to {MOST_BATCH}"
+            raise error(entry, shown(length), allowed)
+        counts[length] += count
     if not counts:
         raise InstanceError(str(path), "no lengths", "one at least")
     return dict(sorted(counts.items()))
 
 
-def _error(path: Path, lines: list[str], line: str, problem: str, allowed: str) -> InstanceError:
-    """At the place where a line stands for the first time."""
-    return InstanceError(f"{path}:{1 + lines.index(line)}:1", problem, allowed)
-
-
-def _counted(lines: list[str]) -> Iterator[tuple[str, int]]:
-    """Lines that are not blank, and how often each stands in the file."""
-    return ((line, count) for line, count in Counter(lines).items() if line)
-
-
-def _of_csv(path: Path, lines: list[str]) -> Iterator[tuple[str, int, object]]:
-    """Of the only column, or of the one that is called so: lines, how often, values."""
-
-    def fields(line: str) -> list[str]:
-        try:
-            return [field.strip() for field in next(csv.reader([line]), [])]
-        except csv.Error as error:
-            raise _error(path, lines, line, str(error), "fields of a CSV file") from None
-
-    header, column = next(filter(None, lines), ""), 0
-    names = fields(header)
-    if len(names) > 1 or not _NUMBER.fullmatch(header):
-        named = [i for i, name in enumerate(names) if name.lower() in NAMES]
-        if len(named) != 1 and len(names) > 1:
-            allowed = f"one column, or one called {' or '.join(NAMES)}"
-            columns = f"the columns {', '.join(map(shown, names))}"
-            raise _error(path, lines, header, columns, allowed)
-        column = named[0] if named else 0
-        lines[lines.index(header)] = ""
-    for line, count in _counted(lines):
-        values = fields(line)
-        if len(values) != len(names):
-            allowed = f"{len(names)}, as in the first line"
-            raise _error(path, lines, line, f"{len(values)} fields", allowed)
-        text = values[column]
-        yield line, count, int(text) if text.isdecimal() and len(text) < 20 else text
-
-
-def _of_jsonl(path: Path, lines: list[str]) -> Iterator[tuple[str, int, object]]:
-    """The same of numbers, or of mappings with one."""
-    for line, count in _counted(lines):
-        try:
-            value = json.loads(line)
-        except (ValueError, RecursionError):
-            allowed = "a JSON value in every line"
-            raise _error(path, lines, line, shown(line), allowed) from None
-        if isinstance(value, dict):
-            named = [name for name in NAMES if name in value]
-            if len(named) != 1:
-                mapping = f"a mapping with {' and '.join(named) or 'none of these fields'}"
-                allowed = f"a number, or a mapping with one of {', '.join(NAMES)}"
-                raise _error(path, lines, line, mapping, allowed)
-            value = value[named[0]]
-        yield line, count, value
-
-
-def _of_npy(path: Path, place: Place) -> Counter[int]:
+def _array(path: Path, place: Place) -> list[int]:
     from numpy.lib.format import read_array  # instances without such files need no numerics
 
+    allowed = "a .npy file of one dimension of integers"
     try:
         values = read_array(BytesIO(read_bytes(path, _A_PATH, place)), allow_pickle=False)
     except (ValueError, TypeError, SyntaxError, TokenError, RecursionError, MemoryError):
-        raise InstanceError(str(path), "no whole array as numpy writes it", _AN_ARRAY) from None
-    check_extent(str(path), values.size, MOST_VALUES)
+        raise InstanceError(str(path), "no whole array as numpy writes it", allowed) from None
     if values.dtype.kind not in "iu" or values.ndim != 1:
         problem = f"values of type {values.dtype.str}, shape {values.shape}"
-        raise InstanceError(str(path), problem, _AN_ARRAY)
-    lengths = values.tolist()
-    counts = Counter[int](lengths)
-    unfit = next((length for length in counts if not 1 <= length <= MOST_BATCH), None)
-    if unfit is not None:
-        raise InstanceError(f"{path} [{lengths.index(unfit)}]", str(unfit), _A_LENGTH)
-    return counts
+        raise InstanceError(str(path), problem, allowed)
+    lengths: list[int] = values.tolist()
+    return lengths
