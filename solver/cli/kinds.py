@@ -23,7 +23,7 @@ from solver.report.front_picture import front_page, front_picture
 from solver.report.html.page import html_page
 from solver.report.lengths import lengths_page, lengths_picture, step_text
 from solver.report.step import chrome_trace
-from solver.report.switch import switch_page, switch_picture, switch_text
+from solver.report.switch import switch_page, switch_text
 from solver.report.text import plan_text
 from solver.simulate import Step, simulate_step
 from solver.switch_document import SwitchDocument
@@ -73,7 +73,7 @@ KINDS: tuple[Kind[Any], ...] = (
     ),
     Kind(FrontDocument, "verify_front", front_report, front_picture, front_page),
     Kind(FleetDocument, "verify_fleet", fleet_report),
-    Kind(SwitchDocument, "verify_switch", switch_text, switch_picture, switch_page),
+    Kind(SwitchDocument, "verify_switch", switch_text, page=switch_page),
     Kind(
         LengthsDocument,
         "verify_lengths",
@@ -102,8 +102,8 @@ def differences(document: Any, path: Path) -> Sequence[str]:
 
     if isinstance(document, SwitchDocument):
         instance = load_instance(path)
-        pair = (document.workload, document.cluster), (instance.workload, instance.cluster)
-        return [f"{field}: found {a}, expected {b}" for field, a, b in unlike(*pair)]
+        stated = document.workload, document.cluster
+        return unlike(stated, (instance.workload, instance.cluster))
     if isinstance(document, LengthsDocument):
         if document.instance is None:
             return ["instance: found none, expected that of the file"]

@@ -1,4 +1,4 @@
-"""A switch: in words and tables for Rich, as a page, and as an SVG 1.1 picture."""
+"""A switch: in words and tables for Rich, and as a page."""
 
 from collections.abc import Sequence
 from dataclasses import astuple
@@ -8,7 +8,6 @@ from rich.console import RenderableType
 from formulations.instance import Cluster
 from formulations.plan import Plan
 from formulations.switching.shards import Slice
-from solver.report.chart import LETTER, Bar, BarRow, bar_rows, keys, picture, round_ticks, written
 from solver.report.html.page import section, sections_page
 from solver.report.layout import Grid, Labelled, Lines, table_of
 from solver.report.naming import shards_text, tensor_text
@@ -16,7 +15,6 @@ from solver.report.quantities import (
     counted,
     percent,
     ranges,
-    round_time_text,
     size_text,
     size_unit,
     time_text,
@@ -41,10 +39,6 @@ MOST_ROWS = 40
 #: Volumes of a GPU, bytes, in the order of the columns.
 Sizes = tuple[int, ...]
 COLUMNS = ("sent inside", "sent between", "received inside", "received between")
-_WIDTH, _RIGHT, _TOP = 760, 110, 64
-_ROW, _GAP = 28, 76  # height of a row, and between the two charts
-_FILLS = {"inside": "#86b3e3", "between": "#e39a2d"}
-_TIMES = (("this plan", "#3f9a5b"), ("no plan below", "#7a7a7a"), ("published rule", "#b5567f"))
 
 
 def gpu_names(cluster: Cluster) -> list[str]:
@@ -93,7 +87,6 @@ def switch_page(document: SwitchDocument) -> str:
     parts = [section("Switch", Labelled(_lines(document)))]
     if rows := device_rows(document):
         parts += [
-            section("Time and volumes", switch_picture(document)),
             section("GPUs", _volumes(rows)),
             section("Sendings", _sendings(document)),
         ]
@@ -174,42 +167,3 @@ def _degrees(plan: Plan) -> str:
     more = "".join(f" x {name} {degree}" for name, degree in shared if degree > 1)
     degrees = f"tensor {tensor_text(used)} x data {config.dp} x pipeline {config.pp}{more}"
     return f"{degrees}, {shards_text(config)}"
-
-
-def switch_picture(document: SwitchDocument) -> str:
-    """Bars of time (plan, what no plan goes below, published rule), then volumes of GPUs."""
-    moves = "parameters and gradients" if document.moves == "both" else document.moves
-    title = f"{document.workload.name}: switch of {moves}"
-    rows = few_rows(document)
-    if not rows:
-        return picture(f"{title}: nothing moves", _WIDTH, _TOP, ())
-    left = 32 + LETTER * max(len(name) for name, _ in (*_TIMES, *rows))
-    # Times
-    times = document.time_s, document.lower_bound_s, document.published_s
-    longest = max(times)
-    ticks = [(tick, round_time_text(tick, longest)) for tick in round_ticks(longest)]
-    texts = [time_text(time_s, longest) for time_s in times]
-    time_rows = [
-        BarRow(name, [[Bar(time_s, fill, f"{name}: {text}")]], text)
-        for (name, fill), time_s, text in zip(_TIMES, times, texts, strict=True)
-    ]
-    parts = [*bar_rows(time_rows, ticks, left, _TOP, _WIDTH, _ROW)]
-    # Volumes: a line for what is sent, and one for what is received
-    top = _TOP + _ROW * len(time_rows) + _GAP
-    largest = max(max(sum(volumes[:2]), sum(volumes[2:])) for _, volumes in rows)
-    unit = size_unit(largest)
-    named, x = keys(left, top - 26, {f"{name} nodes": fill for name, fill in _FILLS.items()})
-    parts += [*named, written(x, top - 17, "sent above, received below")]
-    volume_rows = []
-    for name, volumes in rows:
-        bars = [
-            Bar(volume, _FILLS[what.split()[1]], f"{name}: {what} {unit.text(volume)}")
-            for what, volume in zip(COLUMNS, volumes, strict=True)
-        ]
-        volume_rows.append(BarRow(name, [bars[:2], bars[2:]]))
-    ticks = [
-        (tick * unit.factor, f"{tick:g} {unit.name}" if tick else "0")
-        for tick in round_ticks(largest / unit.factor)
-    ]
-    parts += bar_rows(volume_rows, ticks, left, top, _WIDTH, _ROW)
-    return picture(title, left + _WIDTH + _RIGHT, top + _ROW * len(rows) + 40, parts)

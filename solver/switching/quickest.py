@@ -5,10 +5,10 @@ are of plans that are alike: of one model on the same machines. Sequence length,
 machines cost are left aside.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from itertools import combinations, pairwise
+from itertools import pairwise
 from time import monotonic
 
 from formulations.errors import PlanError
@@ -30,11 +30,19 @@ from solver.files import sealed
 from solver.interrupt import TimeUp, time_up_after
 from solver.plan_figures import plan_of
 from solver.switch_document import KINDS, SwitchDocument, switch_figures
+from solver.verify.findings import Findings
 
 #: Pieces of a demand: where few classes make up the load, one owner of each is not enough.
 PIECES = 4
 #: Of all demands; where there would be more, each goes whole: it is a small part of the load.
 MOST_PIECES = 200_000
+#: What a switch rests on: of a model, its layers and the groups of machines.
+_MODEL = ("name", "parameters", "parameter_bytes", "gradient_bytes")
+_LAYER = (
+    *("sharded_parameters", "replicated_parameters", "expert_parameters"),
+    *("vocabulary_rows", "vocabulary_columns", "tied_copy"),
+)
+_GROUP = ("name", "nodes", "gpus_per_node", "zone", "intra_node", "inter_node", "machines")
 
 
 @dataclass(frozen=True)
@@ -183,55 +191,34 @@ def switch_document(
 
 
 def check_alike(before: PlanDocument, after: PlanDocument, names: tuple[str, str]) -> None:
-    """Returns if two plans are of one model and one cluster; PlanError with the first difference.
-
-    Sequence length, batch, and what machines cost are left aside.
-    """
+    """Returns if two plans are of one model and cluster; PlanError with the first difference."""
     if before.instance.cluster.has_joined_nodes:
         raise PlanError(f"{names[0]}: instance.cluster", "joined nodes", "joined_nodes: 1")
     pair = [(file.instance.workload, file.instance.cluster) for file in (after, before)]
-    for field, text, expected in unlike(*pair):
-        allowed = f"{expected}, as in {names[0]}"
-        raise PlanError(f"{names[1]}: {field}", text[:MOST_TEXT], allowed[:MOST_TEXT])
+    for problem in unlike(*pair):
+        raise PlanError(names[1], problem[:MOST_TEXT], f"the model and machines of {names[0]}")
 
 
-def unlike(
-    first: tuple[Workload, Cluster], second: tuple[Workload, Cluster]
-) -> Iterator[tuple[str, str, str]]:
-    """Where models and machines differ in what a switch rests on: field, that of both."""
-    texts = _rests_on(*first)
-    for field, expected in _rests_on(*second).items():
-        if texts.get(field) != expected:
-            yield f"instance.{field}", texts.get(field, "none"), expected
+def unlike(stated: tuple[Workload, Cluster], expected: tuple[Workload, Cluster]) -> tuple[str, ...]:
+    """One line per field in which what a switch rests on differs: field, found, expected.
+
+    Sequence length, batch, and what machines cost and compute are left aside.
+    """
+    findings = Findings()
+    findings.compare("instance", _rests_on(*stated), _rests_on(*expected))
+    return tuple(findings.problems)
 
 
-def _rests_on(workload: Workload, cluster: Cluster) -> dict[str, str]:
-    """The sizes of tensors, machines and links, field by field, in words."""
-    texts = {
-        f"workload: {field}": str(getattr(workload, field))
-        for field in ("name", "parameters", "parameter_bytes", "gradient_bytes")
-    }
-    texts["workload: layers"] = str(len(workload.layers))
-    for n, run in enumerate(workload.layer_runs):
-        layer = run.layer
-        texts[f"workload: layer_runs[{n}]"] = (
-            f"{run.count} of {layer.sharded_parameters} split, {layer.replicated_parameters} whole,"
-            f" {layer.expert_parameters} expert parameters, {layer.vocabulary_rows} x"
-            f" {layer.vocabulary_columns} of the vocabulary{', tied' * layer.tied_copy}"
-        )
-    groups = cluster.groups
-    texts["cluster: groups"] = ", ".join(
-        f"{group.nodes} {group.name} of {group.gpus_per_node} {group.gpu.name}" for group in groups
+def _rests_on(workload: Workload, cluster: Cluster) -> dict[str, object]:
+    """The sizes of tensors; machines and links."""
+    runs = tuple(
+        {"count": run.count, **{name: getattr(run.layer, name) for name in _LAYER}}
+        for run in workload.layer_runs
     )
-    links = {
-        f"zone_link of {' and '.join(map(str, pair))}": cluster.link_between(*pair)
-        for pair in combinations(cluster.zones, 2)
-    }
-    for j, group in enumerate(groups):
-        texts[f"cluster: groups[{j}].zone"] = str(group.zone)
-        links |= {
-            f"groups[{j}].{name}": getattr(group, name) for name in ("intra_node", "inter_node")
-        }
-    for name, link in links.items():
-        texts[f"cluster: {name}"] = f"{link.bandwidth_bytes_per_s:g} bytes/s, {link.latency_s:g} s"
-    return texts
+    groups = tuple(
+        {"gpu": group.gpu.name, **{name: getattr(group, name) for name in _GROUP}}
+        for group in cluster.groups
+    )
+    links = {"zone_link": cluster.zone_link, "zone_links": cluster.zone_links}
+    sizes = {name: getattr(workload, name) for name in _MODEL}
+    return {"workload": {**sizes, "layer_runs": runs}, "cluster": {"groups": groups, **links}}
