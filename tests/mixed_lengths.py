@@ -1,19 +1,19 @@
 """Random problems of mixed lengths, and what they cost by every step there is."""
 
 import random
-from bisect import bisect_left, bisect_right
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from functools import cache
 from itertools import combinations, pairwise, permutations, product
+from math import ceil
 from pathlib import Path
 
 from formulations.instance import Instance
 from formulations.instance.load import parse_instance
 from formulations.lengths.problem import Atom, Mixed, Replica, Rows, RowTime, Strategy, Switching
 from formulations.lengths.row_times import PlanRows
-from formulations.lengths.strategy_time import PARTS
 from formulations.lengths.tour import Group, Tour
 from solver.lengths.candidates import found_strategies
 from tests.conftest import text_of
@@ -104,52 +104,31 @@ def set_ns(mixed: Mixed, strategy: int, atoms: Sequence[int]) -> int | None:
     if own.atoms_ns:
         cells = [own.atoms_ns[k] for k in atoms]
         return None if None in cells else own.visit_ns + sum(ns or 0 for ns in cells)
-    chosen, replicas, padded = (
-        [mixed.atoms[k] for k in atoms],
-        own.pipelines,
-        mixed.rows == "padded",
-    )
+    chosen, padded = [mixed.atoms[k] for k in atoms], mixed.rows == "padded"
     if max(atom.tokens for atom in chosen) > own.longest:
         return None
-    tokens, dp = sum(atom.count * atom.tokens for atom in chosen), len(replicas)
-    parts = []  # of every replica: fill, time of a row beside its sequences, work, sequences
-    for replica in replicas:
-        row_ns = replica.time.per_row_ns
-        each = [replica.time.sequence_ns(atom.tokens) + padded * row_ns for atom in chosen]
-        row_ns *= not padded
-        fit = [1 if padded else replica.longest_row // atom.tokens for atom in chosen]
-        peak = max(n * ns + row_ns for n, ns in zip(fit, each, strict=True))
-        work = sum(atom.count * ns for atom, ns in zip(chosen, each, strict=True))
-        parts.append(((replica.stages - 1) * peak, row_ns, work, each))
-    # The n longest sequences on any replicas, whole, each as short as the shortest of them
-    numbers = [sum(a.count for a in chosen if a.tokens >= atom.tokens) for atom in chosen]
-    alone = zip(numbers, zip(*(each for *_, each in parts), strict=True), strict=True)
-    apart = max(_apart_ns(number, each) for number, each in alone)
-    if len(set(replicas)) == 1:
-        fill, row_ns, work, _ = parts[0]
-        num_rows = -(-tokens // (replicas[0].longest_row * dp))
-        return own.visit_ns + max(-(-work // dp), apart) + num_rows * row_ns + fill
 
-    def enough(time: int) -> bool:
-        """Whether the shares that unlike replicas do in a time add up."""
-        shares = 0
-        for replica, (fill, row_ns, work, _) in zip(replicas, parts, strict=True):
-            whole = work + row_ns * -(-tokens // replica.longest_row)
-            if time >= fill:
-                share = Fraction(time - fill, whole) if whole else Fraction(1)
-                shares += min(PARTS, int(share * PARTS // 1))
-        return shares >= PARTS
-
-    return own.visit_ns + max(bisect_left(range(1 << 40), True, key=enough), apart)
-
-
-def _apart_ns(number: int, each: Sequence[int]) -> int:
-    """Least time in which replicas run so many sequences of these times; 0 where one takes none."""
-
-    def enough(time: int) -> bool:
-        return sum(time // ns for ns in each) >= number
-
-    return bisect_left(range(number * max(each) + 1), True, key=enough) if min(each) else 0
+    # Of every length each replica runs as much as it is quicker with; the longest ones undivided
+    dp, work, apart = len(own.pipelines), 0, 0
+    beside, filled = [0] * dp, [0] * dp
+    for atom in chosen:
+        times = [r.time.sequence_ns(atom.tokens) for r in own.pipelines]
+        each = [ns + padded * r.time.per_row_ns for ns, r in zip(times, own.pipelines, strict=True)]
+        number = sum(a.count for a in chosen if a.tokens >= atom.tokens)
+        apart = max(apart, -(-number // dp) * min(each))
+        speed = sum(Fraction(1, ns) for ns in each) if min(each) else Fraction(0)
+        work += ceil(dp * atom.count / speed) if speed else 0
+        for r, (replica, ns) in enumerate(zip(own.pipelines, each, strict=True)):
+            share = 1 / (ns * speed) if speed else Fraction(1, dp)
+            filled[r] += ceil(dp * share * atom.count * atom.tokens)
+            row = (
+                ns if padded else replica.longest_row // atom.tokens * ns + replica.time.per_row_ns
+            )
+            beside[r] = max(beside[r], (replica.stages - 1) * row)
+    for r, replica in enumerate(own.pipelines):
+        num_rows = ceil(Fraction(filled[r], dp * replica.longest_row))
+        beside[r] += 0 if padded else replica.time.per_row_ns * num_rows
+    return own.visit_ns + max(-(-work // dp), apart) + max(beside)
 
 
 def tour_ns(mixed: Mixed, tour: Tour) -> int | None:

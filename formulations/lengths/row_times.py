@@ -245,16 +245,13 @@ def instance_of_time(instance: Instance) -> Instance:
     )
 
 
-def plan_rows(instance: Instance, plan: Plan, name: str, halvings: int = 0) -> PlanRows:
-    """The strategy of a plan whose micro-batches are rows, which fit at one length at least.
-
-    halvings: so often rows are half as long as they might be.
-    """
+def plan_rows(instance: Instance, plan: Plan, name: str) -> PlanRows:
+    """The strategy of a plan whose micro-batches are rows, which fit at one length at least."""
     costs, longest_rows = RowCosts(instance, plan), list[int]()
     for r in range(plan.config.dp):
         longest = longest_row(instance, plan.config, partial(costs.fits, replica=r))
         assert longest is not None
-        longest_rows.append(longest >> halvings)
+        longest_rows.append(longest)
     return costs.strategy(name, longest_rows)
 
 

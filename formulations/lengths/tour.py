@@ -18,8 +18,7 @@ from pydantic import Field
 from formulations.costs.intervals import Array
 from formulations.instance.record import Batch, Index
 from formulations.lengths.problem import STRICT, Mixed, Moves, Nanoseconds, Switching
-from formulations.lengths.strategy_time import NEVER, PARTS, StrategyTimes, strategy_times
-from formulations.units import ceil_div
+from formulations.lengths.strategy_time import NEVER, StrategyTimes, strategy_times
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,35 +78,21 @@ class Single:
     step_ns: Nanoseconds
 
 
-def out_ns(switching: Switching, anchor: int, strategy: int) -> int | None:
-    """From the anchor to what runs first: 0 if that is itself; None: no such switch."""
-    return 0 if anchor == strategy else switching.parameters_ns[anchor][strategy]
+def switch_tables(switching: Switching) -> dict[str, Array]:
+    """Times [from, to] of switches, NEVER where there is none.
 
-
-def between_ns(switching: Switching, leaves: int, enters: int) -> int | None:
-    """Between two strategies; None: no such switch."""
-    parts = switching.parameters_ns[leaves][enters], switching.gradients_ns[leaves][enters]
-    return None if None in parts else sum(ns for ns in parts if ns is not None)
-
-
-def back_ns(switching: Switching, strategy: int, anchor: int) -> int | None:
-    """Back to the anchor at the end: 0 if what ran last is itself; None: no such switch."""
-    if strategy == anchor:
-        return 0
-    if switching.parameters_return:
-        return between_ns(switching, strategy, anchor)
-    return switching.gradients_ns[strategy][anchor]
-
-
-def switch_tables(mixed: Mixed) -> dict[str, Array]:
-    """Times [from, to] of switches out, between, back; NEVER where there is none, or no need."""
-    strategies = range(len(mixed.strategies))
-    tables = {}
-    for name, time_ns in (("out", out_ns), ("between", between_ns), ("back", back_ns)):
-        rows = [[time_ns(mixed.switching, a, b) for b in strategies] for a in strategies]
-        tables[name] = np.array([[NEVER if ns is None else ns for ns in row] for row in rows])
-    np.fill_diagonal(tables["between"], NEVER)
-    return tables
+    out: from the anchor to what runs first; between two strategies; back to the anchor at the end.
+    Out and back take 0 where the anchor itself runs.
+    """
+    parameters, gradients = (
+        np.array([[NEVER if ns is None else ns for ns in row] for row in table])
+        for table in (switching.parameters_ns, switching.gradients_ns)
+    )
+    between = np.minimum(parameters + gradients, NEVER)
+    back = between.copy() if switching.parameters_return else gradients
+    for table, alone in ((parameters, 0), (between, NEVER), (back, 0)):
+        np.fill_diagonal(table, alone)
+    return {"out": parameters, "between": between, "back": back}
 
 
 def hops(switching: Switching, tour: Tour) -> list[Hop]:
@@ -115,15 +100,18 @@ def hops(switching: Switching, tour: Tour) -> list[Hop]:
     visited = [group.strategy for group in tour.groups]
     begin, end = ([tour.anchor] * (visited[at] != tour.anchor) for at in (0, -1))
     pairs = list(pairwise([*begin, *visited, *end]))
-    switches = [Hop(a, b, "both", between_ns(switching, a, b)) for a, b in pairs]
-    if begin:
-        a, b = pairs[0]
-        switches[0] = Hop(a, b, "parameters", out_ns(switching, a, b))
+    ways = ["between"] * len(pairs)
     if pairs:  # two at least where the step begins elsewhere
-        a, b = pairs[-1]
-        moves: Moves = "both" if switching.parameters_return else "gradients"
-        switches[-1] = Hop(a, b, moves, back_ns(switching, a, b))
-    return switches
+        ways[-1] = "back"
+        ways[0] = "out" if begin else ways[0]
+    returned: Moves = "both" if switching.parameters_return else "gradients"
+    moves: dict[str, Moves] = {"out": "parameters", "between": "both", "back": returned}
+    tables = switch_tables(switching)
+    times = (int(tables[way][pair]) for way, pair in zip(ways, pairs, strict=True))
+    return [
+        Hop(*pair, moves[way], time_ns if time_ns < NEVER else None)
+        for pair, way, time_ns in zip(pairs, ways, times, strict=True)
+    ]
 
 
 def step_ns(mixed: Mixed, tour: Tour) -> int | None:
@@ -162,28 +150,18 @@ def group_figures(mixed: Mixed, tour: Tour) -> Iterator[GroupFigures]:
             buckets=tuple(buckets),
             sequences=sum(atom.count for atom in chosen),
             tokens=sum(atom.count * atom.tokens for atom in chosen),
-            micro_batches=_micro_batches(mixed, group, times[group.strategy], time_ns),
+            micro_batches=_micro_batches(mixed, group, times[group.strategy]),
             time_ns=time_ns,
         )
 
 
-def _micro_batches(
-    mixed: Mixed, group: Group, times: StrategyTimes, time_ns: int
-) -> tuple[int, ...]:
-    """Rows of each replica where the group takes `time_ns`; () if that was measured.
+def _micro_batches(mixed: Mixed, group: Group, times: StrategyTimes) -> tuple[int, ...]:
+    """Rows of each replica; () of measured times.
 
-    Of its share of the work, rounded up: rows that are full, or of padded ones as many of each
-    length. Unlike replicas take what they can, one after the other, until all is taken.
+    Of its share of what fills rows: that are full, or of padded ones as many of each length.
     """
     strategy = mixed.strategies[group.strategy]
-    content = int(times.content[[*group.atoms]].sum())
-    if times.measured or len(times.alike) == 1:
-        return (ceil_div(content, times.room[0] * times.alike[0]),) * strategy.dp
-    capacity, kinds = times.parts(group.atoms, time_ns), [*strategy.kinds]
-    remaining, rows = PARTS, list[int]()
-    for replica in strategy.pipelines:
-        kind = kinds.index(replace(replica, count=1))
-        share = min(remaining, capacity[kind])
-        remaining -= share
-        rows.append(ceil_div(share * content, PARTS * times.room[kind]))
-    return tuple(rows)
+    kinds = [*strategy.kinds]
+    rows = times.rows(times.content[:, [*group.atoms]].sum(axis=1, keepdims=True))
+    places = (kinds.index(replace(replica, count=1)) for replica in strategy.pipelines)
+    return tuple(int(rows[place, 0]) for place in places)

@@ -8,10 +8,8 @@ shorter rows, or splits them better, rows of half the length are another strateg
 so on. The schedule is 1F1B, of which alone the time of mixed rows is known. On several types of
 GPUs, orders of nodes are tried as heuristics do: what fits in another order alone is not found.
 
-Shorter rows than those that fit make for a shorter fill of a pipeline, and for more of what is once
-per row. A strategy is kept with every length of rows with which it is close to the fastest on some
-run of classes, reduction of gradients aside; one that is slower everywhere could only be of use
-where it is much cheaper to switch to.
+A strategy is kept if it is close to the fastest on some run of classes, reduction of gradients
+aside; one that is slower everywhere could only be of use where it is much cheaper to switch to.
 """
 
 from collections import Counter
@@ -25,7 +23,6 @@ from itertools import product
 import numpy as np
 from pydantic import TypeAdapter
 
-from formulations.costs.intervals import Array
 from formulations.errors import PlannerError
 from formulations.instance import Cluster, Instance, Workload
 from formulations.instance.lengths import Lengths
@@ -67,8 +64,6 @@ LEAST_GAIN = 0.02
 LIMIT_S = 10.0
 #: Of the fastest's time, so much more is close to it.
 CLOSE = 0.05
-#: Rows are not made shorter than so many tokens.
-SHORTEST_ROW = 1024
 #: In a study: its notes, and records of layouts; records of times between two layouts.
 LENGTHS, SWITCH = "lengths", "switch"
 _VARIANTS, _LAYOUT, _TIME = TypeAdapter(list[PlanRows]), TypeAdapter(Layout), TypeAdapter(int)
@@ -214,19 +209,15 @@ def _variants(instance: Instance, config: Configuration) -> list[PlanRows]:
 
 
 def useful(instance: Instance, strategies: Sequence[PlanRows]) -> list[PlanRows]:
-    """Those that are close to the fastest on some run of classes, with rows as long as they are.
-
-    Of the lengths of a plan's rows those that are its best ones there; each with a name.
-    """
-    times = [_times(instance, rows.strategy) for rows in strategies]
-    fastest = np.minimum.reduce([of_strategy.min(axis=0) for of_strategy in times])
+    """Those that are close to the fastest on some run of classes, each with a name."""
+    lengths = lengths_of(instance)
+    atoms = atoms_of(lengths)
+    alone = (replace(rows.strategy, visit_ns=0) for rows in strategies)
+    times = [StrategyTimes(strategy, atoms, lengths.rows).of_intervals() for strategy in alone]
+    fastest = np.minimum.reduce(times)
     limit = np.where(fastest < NEVER, fastest * (1 + CLOSE), 0)
-    kept = []
-    for rows, of_strategy in zip(strategies, times, strict=True):
-        close = (of_strategy == of_strategy.min(axis=0)) & (of_strategy <= limit)
-        for halvings in np.flatnonzero(close.any(axis=(1, 2))).tolist():
-            name = rows.strategy.name
-            kept.append(plan_rows(instance, rows.plan, name, halvings) if halvings else rows)
+    close = [bool((of_strategy <= limit).any()) for of_strategy in times]
+    kept = [rows for rows, near in zip(strategies, close, strict=True) if near]
     # Names: with the length of their rows, and a number, where it takes these to tell them apart
     degrees, seen = Counter(rows.strategy.name for rows in kept), Counter[str]()
     for n, rows in enumerate(kept):
@@ -237,19 +228,6 @@ def useful(instance: Instance, strategies: Sequence[PlanRows]) -> list[PlanRows]
         name = f"{name} ({seen[name]})" if seen[name] > 1 else name
         kept[n] = replace(rows, strategy=replace(rows.strategy, name=name))
     return kept
-
-
-def _times(instance: Instance, strategy: Strategy) -> Array:
-    """[halvings of its rows, i, j] time of a strategy's rows for the classes i .. j - 1."""
-    lengths = lengths_of(instance)
-    several = lengths.rows == "packed" and max(r.stages for r in strategy.replicas) > 1
-    halvings = max(0, (strategy.longest // SHORTEST_ROW).bit_length() - 1) if several else 0
-    times = []
-    for n in range(halvings + 1):
-        replicas = (replace(r, longest_row=r.longest_row >> n) for r in strategy.replicas)
-        shorter = replace(strategy, replicas=tuple(replicas), visit_ns=0)
-        times.append(StrategyTimes(shorter, atoms_of(lengths), lengths.rows).of_intervals())
-    return np.stack(times)
 
 
 def switch_times(

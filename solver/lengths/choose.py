@@ -12,7 +12,7 @@ longest ones itself, which then moves gradients alone: min over i, q of F[r, i, 
 C[r, i, K] (3); or the anchor runs them all, without a switch; each time with what anchor r takes
 once. O(R K (K Q + Q^2)) for R anchors.
 
-In any order by the circuit model of `hot_switch`, round by round.
+In any order by the circuit model of `hot_switch`.
 """
 
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ import numpy as np
 
 from formulations.instance import Instance
 from formulations.lengths.problem import Mixed, Order
-from formulations.lengths.strategy_time import NEVER, StrategyTimes, strategy_times
+from formulations.lengths.strategy_time import NEVER, strategy_times
 from formulations.lengths.tour import Group, Tour, step_ns, switch_tables
 from formulations.models.hot_switch import HotSwitch
 from formulations.units import seconds
@@ -105,51 +105,33 @@ def _chosen(mixed: Mixed, tour: Tour) -> Chosen:
 def _free(
     mixed: Mixed, ascending_step: Chosen | None, options: SolveOptions, begin: float
 ) -> Chosen | None:
-    """The best of all tours with one group a strategy, and of the best ascending step.
-
-    By rounds: a model in which sequences may be divided, but where a tour was found that does.
-    """
-    best, bound_ns, times = ascending_step, 0, strategy_times(mixed)
-    apart = set[tuple[int, int]]()  # strategies and lengths whose sequences are not divided
-    while True:
-        longest_ns = _longest_ns(mixed, times) if best is None else max(0, best.step_ns - 1)
-        built = HotSwitch(mixed, longest_ns, apart)
-        limit_s = options.time_limit_s
-        left_s = None if limit_s is None else max(0.0, limit_s - (monotonic() - begin))
-        outcome = cpsat.run(built.model.native, replace(options, time_limit_s=left_s))
-        values = outcome.values
-        solution = None if values is None else _chosen(mixed, built.extract(values))
-        if solution is not None and (best is None or solution.step_ns < best.step_ns):
-            best = solution
-        if best is None:
-            if outcome.status is Status.INFEASIBLE:
-                return None
-            raise NoTimeError("no step was found within the time limit")
-        # No tour with one group a strategy is below the engine's bound; none of the ascending ones
-        # is below the best of these.
-        proved_ns = best.step_ns if outcome.status is Status.INFEASIBLE else outcome.bound or 0
-        bound_ns = max(bound_ns, min(proved_ns, best.step_ns))
-        # Strategies and lengths that take more than their share of the work
-        groups = () if solution is None else solution.tour.groups
-        more = {
-            (group.strategy, k)
-            for group in groups
-            for k in times[group.strategy].undivided(group.atoms)
-        } - apart
-        if not more or outcome.termination is not Termination.CLOSED:
-            if ascending_step is not None:
-                bound_ns = min(bound_ns, ascending_step.step_ns)
-            return replace(best, bound_ns=bound_ns, termination=outcome.termination)
-        apart |= more
+    """The best of all tours with one group a strategy, and of the best ascending step."""
+    best = ascending_step
+    built = HotSwitch(mixed, _longest_ns(mixed) if best is None else max(0, best.step_ns - 1))
+    limit_s = options.time_limit_s
+    left_s = None if limit_s is None else max(0.0, limit_s - (monotonic() - begin))
+    outcome = cpsat.run(built.model.native, replace(options, time_limit_s=left_s))
+    if outcome.values is not None:
+        solution = _chosen(mixed, built.extract(outcome.values))
+        best = solution if best is None or solution.step_ns < best.step_ns else best
+    if best is None:
+        if outcome.status is Status.INFEASIBLE:
+            return None
+        raise NoTimeError("no step was found within the time limit")
+    # No tour with one group a strategy is below the engine's bound; none of the ascending ones is
+    # below the best of these.
+    proved_ns = best.step_ns if outcome.status is Status.INFEASIBLE else outcome.bound or 0
+    bound_ns = min(proved_ns, best.step_ns)
+    return replace(best, bound_ns=bound_ns, termination=outcome.termination)
 
 
-def _longest_ns(mixed: Mixed, times: Sequence[StrategyTimes]) -> int:
+def _longest_ns(mixed: Mixed) -> int:
     """No tour takes longer: all strategies with all they can run, as anchors, every switch."""
     tables = (mixed.switching.parameters_ns, mixed.switching.gradients_ns)
     total_ns = 2 * sum(ns or 0 for table in tables for row in table for ns in row)
-    for strategy, of_strategy in zip(mixed.strategies, times, strict=True):
-        atoms = np.flatnonzero(of_strategy.fits).tolist()
-        total_ns += strategy.anchor_ns + (of_strategy.of_set(atoms) or 0 if atoms else 0)
+    for strategy, times in zip(mixed.strategies, strategy_times(mixed), strict=True):
+        atoms = np.flatnonzero(times.fits).tolist()
+        total_ns += strategy.anchor_ns + (times.of_set(atoms) or 0 if atoms else 0)
     return total_ns
 
 
@@ -161,7 +143,7 @@ def ascending(mixed: Mixed) -> Tour | None:
     """
     intervals = np.array([times.of_intervals() for times in strategy_times(mixed)])  # C
     once = np.array([strategy.anchor_ns for strategy in mixed.strategies], dtype=np.int64)
-    out, between, back = switch_tables(mixed).values()
+    out, between, back = switch_tables(mixed.switching).values()
     count, size = intervals.shape[:2]
     least = np.full((count, size, count), NEVER)  # F, [anchor, atoms done, last strategy]
     begun = np.zeros((count, size, count), dtype=np.int64)  # atoms done before the last group

@@ -1,7 +1,5 @@
 """Tests of formulations.models.hot_switch: tours in any order."""
 
-from itertools import product
-
 import pytest
 
 from formulations.lengths.problem import Rows
@@ -22,8 +20,7 @@ MOST_NS = 1 << 40
 @each_of(range(24), 24)
 def test_the_model_finds_the_best_of_all_tours(seed: int, rows: Rows) -> None:
     mixed = random_mixed(seed, rows=rows)
-    every = list(product(range(len(mixed.strategies)), range(len(mixed.atoms))))
-    built = HotSwitch(mixed, MOST_NS, every)
+    built = HotSwitch(mixed, MOST_NS)
     outcome = cpsat.run(built.model.native, SolveOptions(time_limit_s=10.0))
     best_ns = least_ns(mixed, free_tours(mixed))
     if best_ns is None:
@@ -33,16 +30,14 @@ def test_the_model_finds_the_best_of_all_tours(seed: int, rows: Rows) -> None:
     assert outcome.objective is not None
     assert outcome.bound is not None
     assert outcome.bound <= best_ns <= outcome.objective
-    if seed != 9:  # where half a per cent stays open for minutes
-        assert outcome.objective == outcome.bound
-        tour = built.extract(outcome.values)
-        assert tour_ns(mixed, tour) == step_ns(mixed, tour) == best_ns
+    assert outcome.objective == outcome.bound
+    tour = built.extract(outcome.values)
+    assert tour_ns(mixed, tour) == step_ns(mixed, tour) == best_ns
 
 
 def test_models_are_the_recorded_ones() -> None:
     figures = dict[str, object]()
     for seed in range(16):
         mixed = random_mixed(seed, rows="padded" if seed % 2 else "packed")
-        every = list(product(range(len(mixed.strategies)), range(len(mixed.atoms))))
-        figures[f"{seed}"] = size_of(HotSwitch(mixed, MOST_NS, every[:: 1 + seed % 3]).model)
+        figures[f"{seed}"] = size_of(HotSwitch(mixed, MOST_NS).model)
     as_recorded("hot_switch", figures)
