@@ -106,9 +106,7 @@ def progress_display() -> "Iterator[Callable[[Progress], None] | None]":
 def family_display() -> "Iterator[Callable[[FamilyProgress], None] | None]":
     """A function that shows on stderr how far a search over clusters is; None: no terminal."""
     with _display("clusters closed") as show:
-        yield show and (
-            lambda now: show(now.clusters_closed, now.clusters_total, _family_text(now))
-        )
+        yield show and (lambda now: show(now.clusters.closed, now.total, _family_text(now)))
 
 
 def _search_text(progress: "Progress") -> str:
@@ -123,11 +121,11 @@ def _search_text(progress: "Progress") -> str:
 
 def _family_text(progress: "FamilyProgress") -> str:
     """The front, how long it may take at this pace, and the search in the cluster at hand."""
-    to_close = progress.clusters_total - progress.clusters_closed
-    pace_s = progress.elapsed_s / max(progress.clusters_closed, 1)
+    clusters = progress.clusters
+    left_s = len(clusters.open) * progress.elapsed_s / max(clusters.closed, 1)
     text = (
-        f"{progress.front_size} on the front, gap {gap_text(progress.gap)}, "
-        f"{progress.elapsed_s:.0f} s, some {to_close * pace_s:.0f} s left; "
+        f"{clusters.front} on the front, gap {gap_text(clusters.gap)}, "
+        f"{progress.elapsed_s:.0f} s, some {left_s:.0f} s left; "
         f"now {'+'.join(map(str, progress.now))}"
     )
     if (within := progress.within) is None:

@@ -201,7 +201,10 @@ CLUSTERS = "clusters"
 
 @dataclass(frozen=True)
 class FamilyOverview:
-    """What was asked of a search over clusters, and how far it was when it last closed one."""
+    """What was asked of a search over clusters, and how far it was when it last closed one.
+
+    gap: most that the front may be wrong by, relative to its figures; None: by anything.
+    """
 
     aim: Aim
     fewest: Counts

@@ -124,17 +124,18 @@ class OpenClusters:
 class FamilyProgress:
     """State of a search over clusters, while one of them is searched.
 
-    gap: most that the front may be wrong by, relative to its figures; None: by anything. within: of
-    the search of the cluster at hand, `now`; None as long as nothing is known.
+    within: of the search of the cluster at hand, `now`; None as long as nothing is known.
     """
 
-    clusters_closed: int
-    clusters_total: int
-    front_size: int
-    gap: float | None
+    clusters: FamilyOverview
     elapsed_s: float
     now: Counts
     within: Progress | None
+
+    @property
+    def total(self) -> int:
+        """Number of clusters."""
+        return self.clusters.closed + len(self.clusters.open)
 
 
 Report = Callable[[FamilyProgress], None]
@@ -176,15 +177,12 @@ class FamilySearch:
         late = self.deadline.over()
         return Termination.TIME_LIMIT if late else Termination.UNFINISHED
 
-    def _note(self) -> None:
-        if self.members.study is None:
-            return
-        clusters, still_open, limits = (
-            self.clusters,
-            self.clusters.open,
-            self.members.family.instance.limits,
-        )
-        FamilyOverview(
+    @property
+    def overview(self) -> FamilyOverview:
+        """What is asked, and how far the search is."""
+        clusters, still_open = self.clusters, self.clusters.open
+        limits = self.members.family.instance.limits
+        return FamilyOverview(
             aim=clusters.front.measure.aim,
             fewest=self.family.fewest,
             max_step_time_s=limits.max_step_time_s,
@@ -193,7 +191,11 @@ class FamilySearch:
             open=still_open,
             front=len(clusters.front.best),
             gap=clusters.gap,
-        ).note(self.members.study)
+        )
+
+    def _note(self) -> None:
+        if self.members.study is not None:
+            self.overview.note(self.members.study)
 
     def _closing(self, task: MemberTask, report: Report | None) -> MemberClosing:
         """How a cluster is closed, by a study or by a search."""
@@ -211,21 +213,10 @@ class FamilySearch:
         """Tells what is known of all clusters, with what the search of one of them tells."""
         if report is None:
             return None
-        total, still_open, tell = len(self.clusters.bounds), len(self.clusters.open), report
-        size, gap = len(self.clusters.front.best), self.clusters.gap
+        clusters, tell = self.overview, report
 
         def show(within: Progress | None) -> None:
-            tell(
-                FamilyProgress(
-                    clusters_closed=total - still_open,
-                    clusters_total=total,
-                    front_size=size,
-                    gap=gap,
-                    elapsed_s=self.deadline.elapsed_s,
-                    now=now,
-                    within=within,
-                )
-            )
+            tell(FamilyProgress(clusters, self.deadline.elapsed_s, now, within))
 
         show(None)
         return show
