@@ -66,28 +66,17 @@ class Grid:
 
     def widths(self, page: int) -> list[int]:
         """Characters of every column, on a page of so many."""
-        headings, num_texts = [*self.texts, *self.numbers], len(self.texts)
-        columns = list(zip(*self.rows, strict=True)) or [()] * len(headings)
-        words = [
-            _longest_word([heading, *column])
-            for heading, column in zip(headings[:num_texts], columns[:num_texts], strict=True)
-        ]
-        figures = [max(map(len, column), default=0) for column in columns]
-        cells = [
-            max(_longest_word([heading]), figure)
-            for heading, figure in zip(headings, figures, strict=True)
-        ]
-        widths = [
-            max(len(heading), figure) for heading, figure in zip(headings, figures, strict=True)
-        ]
-        folded = [min(word, _FOLDED) for word in words]
-        # How narrow columns may become, in the order of the class's text.
-        for narrow in (
-            cells,
-            words + cells[num_texts:],
-            folded + cells[num_texts:],
-            folded + figures[num_texts:],
-        ):
+        # By column: its width, then how narrow it may become, in the order of the class's text
+        minima: list[tuple[int, ...]] = []
+        for heading, *cells in zip((*self.texts, *self.numbers), *self.rows, strict=True):
+            longest = max(map(len, cells), default=0)
+            cell, word = max(_longest_word([heading]), longest), _longest_word([heading, *cells])
+            folded = min(word, _FOLDED)
+            is_text = len(minima) < len(self.texts)
+            narrower = (word, folded, folded) if is_text else (cell, cell, longest)
+            minima.append((max(len(heading), longest), cell, *narrower))
+        widths, *steps = map(list, zip(*minima, strict=True))
+        for narrow in steps:
             while sum(widths) + _GAP * (len(widths) - 1) > page:
                 wide = [n for n, width in enumerate(widths) if width > narrow[n]]
                 if not wide:
