@@ -41,7 +41,7 @@ from bench.records import (
 from formulations.costs.renting import worthwhile_terms
 from formulations.instance.load import load_family
 from formulations.units import seconds
-from solver.clusters.front import TimeAndMoney
+from solver.clusters.front import Measure
 from solver.clusters.search import FamilySearch, outcome
 from solver.front_document import FrontDocument
 from solver.options import SolveOptions
@@ -78,7 +78,7 @@ def run(name: str, time_limit_s: float | None, workers: int) -> tuple[FrontDocum
     options = SolveOptions(
         gap=case.gap, workers=workers, time_limit_s=time_limit_s or 2 * case.most_s
     )
-    search = FamilySearch(family, TimeAndMoney(family), options)
+    search = FamilySearch(family, Measure(family), options)
     document = outcome(search, search.run())
     count = Counter((one.standing, one.closed_by) for one in document.clusters)
     by_bounds = sum(n for (one, by), n in count.items() if one != "open" and by == "bounds")

@@ -12,7 +12,7 @@ from formulations.instance import Instance
 from formulations.instance.instance import Counts, Family
 from formulations.instance.load import parse_instance
 from formulations.space import configs_of
-from solver.clusters.front import Figures, Measure, TimeAndMoney
+from solver.clusters.front import Figures, Measure
 from solver.clusters.search import FamilySearch, outcome
 from solver.front_document import FrontDocument, PointDocument
 from solver.options import SolveOptions
@@ -33,7 +33,7 @@ def small_family(seed: int, fewest: Counts | None = None) -> Family:
 
 
 def searched(family: Family, measure: Measure | None = None, gap: float = 0.0) -> FrontDocument:
-    search = FamilySearch(family, measure or TimeAndMoney(family), SolveOptions(gap=gap))
+    search = FamilySearch(family, measure or Measure(family), SolveOptions(gap=gap))
     return outcome(search, search.run())
 
 

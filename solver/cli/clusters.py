@@ -16,8 +16,7 @@ from solver.options import Engine, SolveOptions
 
 if TYPE_CHECKING:
     from formulations.instance.instance import Family
-    from solver.clusters.front import Measure
-    from solver.front_document import FrontDocument
+    from solver.front_document import Aim, FrontDocument
 
 #: Exit codes where there is no point: no cluster has a plan, and none was found in time.
 NO_PLAN, NONE_IN_TIME = 3, 4
@@ -61,7 +60,6 @@ def pareto_command(
     """
     from formulations.instance.load import load_family
     from solver.cli.kinds import deliver
-    from solver.clusters.front import TimeAndMoney, TimeAndNodes
 
     if subsets and (budget, deadline, sequences) != (None, None, None):
         raise PlannerError("--subsets is of time, so no --budget, --deadline or --sequences")
@@ -69,16 +67,16 @@ def pareto_command(
     count = num_workers(workers, engine, address)
     options = SolveOptions("exact", time_limit, gap, seed, count, None, engine, address)
     family = load_family(instance)
-    measure: Measure
+    aim: Aim = "subsets"
     if subsets:
         family = family.but(fewest=(0,) * len(family.fewest))
-        measure = TimeAndNodes(family)
     else:
         family = _limited(family, sequences, budget, deadline)
         _check_ranges(family, instance)
-        by_time, by_money = budget is not None, deadline is not None
-        measure = TimeAndMoney(family, time=by_time or not by_money, money=by_money or not by_time)
-    document = _search(family, measure, options, study)
+        aim = "time" if deadline is None else "money"
+        if (budget is None) == (deadline is None):
+            aim = "front"
+    document = _search(family, aim, options, study)
     try:
         deliver(document, out, as_json=as_json, svg=svg)
     finally:
@@ -91,16 +89,16 @@ def pareto_command(
 
 def _remedy(family: "Family", options: SolveOptions, study: Path | None) -> str:
     """What limits would have to allow: the least cost within the deadline, else the least time."""
-    from solver.clusters.front import TimeAndMoney
     from solver.report.front import least_text
 
+    limits: tuple[tuple[str, Aim], ...]
+    limits = ("max_cost_usd_per_step", "money"), ("max_step_time_s", "time")
     wider = family
-    for name, aim in (("max_cost_usd_per_step", "money"), ("max_step_time_s", "time")):
+    for name, aim in limits:
         if getattr(wider.instance.limits, name) is None:
             continue
         wider = wider.but(instance={"limits": {name: None}})
-        measure = TimeAndMoney(wider, time=aim == "time", money=aim == "money")
-        document = _search(wider, measure, options, study)
+        document = _search(wider, aim, options, study)
         if document.points or document.num_open:
             return least_text(document)
     return "no cluster has a plan, whatever the budget and the deadline"
@@ -145,12 +143,13 @@ def _limited(
 
 
 def _search(
-    family: "Family", measure: "Measure", options: SolveOptions, study: Path | None
+    family: "Family", aim: "Aim", options: SolveOptions, study: Path | None
 ) -> "FrontDocument":
+    from solver.clusters.front import Measure
     from solver.clusters.search import FamilySearch, outcome
     from solver.study.store import study_at
 
     with family_display() as progress, study_at(study, family.instance) as kept:
-        search = FamilySearch(family, measure, options, kept)
+        search = FamilySearch(family, Measure(family, aim), options, kept)
         termination = search.run(progress)
     return outcome(search, termination)

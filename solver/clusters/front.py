@@ -21,38 +21,46 @@ Figures = tuple[float, ...]
 
 
 @dataclass(frozen=True)
-class TimeAndMoney:
-    """Step time in ns, and what a step costs in ns USD/h; either may be left out of account.
+class Measure:
+    """Figures of plans on the clusters of a family, and when they reach others.
 
-    Both of steps that are kept, where nodes may be taken back.
+    Step time in ns, and what a step costs in ns USD/h: both for a front, one for the least time or
+    money. Of steps that are kept, where nodes may be taken back. For subsets step time in ns,
+    number of nodes, and of every group whether it has any, and whether all: so points say what is
+    best with so many nodes, without a group, and with one of its nodes less.
     """
 
     family: Family
-    time: bool = True
-    money: bool = True
-
-    @property
-    def aim(self) -> Aim:
-        """The front, or what is left of it."""
-        if self.time and self.money:
-            return "front"
-        return "time" if self.time else "money"
+    aim: Aim = "front"
 
     def terms(self, counts: Counts) -> Sequence[Terms]:
-        """On which these nodes may be rented: those terms that no other beat in both."""
-        return worthwhile_terms(self.family.instance, counts)
+        """On which these nodes may be rented: those terms that no other beat in both.
+
+        For subsets the fastest, as money is of no account.
+        """
+        terms = worthwhile_terms(self.family.instance, counts)
+        return terms[:1] if self.aim == "subsets" else terms
 
     def figures(self, counts: Counts, step_time_ns: float, terms: Terms) -> Figures:
-        """Step time, and step time times rent."""
+        """Step time, and step time times rent, or nodes."""
+        if self.aim == "subsets":
+            pairs = zip(counts, self.family.most, strict=True)
+            flags = [float(f) for count, largest in pairs for f in (count > 0, count == largest)]
+            return step_time_ns, float(sum(counts)), *flags
         time_ns = step_time_ns * terms.slowdown
-        return time_ns * self.time, time_ns * terms.usd_per_hour * self.money
+        by_time, by_money = self.aim != "money", self.aim != "time"
+        return time_ns * by_time, time_ns * terms.usd_per_hour * by_money
 
     def reaching(self, counts: Counts, terms: Terms, figures: Figures) -> float:
         """Least step time in ns with which a plan has no smaller figures; infinite if none has.
 
         The longer of that of equal time and that of equal cost.
         """
-        rent = terms.usd_per_hour * self.money
+        if self.aim == "subsets":  # its step time, if that point takes no more
+            taken = self.figures(counts, 0.0, terms)[1:]
+            enough = all(ours >= its for ours, its in zip(taken, figures[1:], strict=True))
+            return figures[0] if enough else inf
+        rent = terms.usd_per_hour * (self.aim != "time")
         time_ns, cost = figures
         if not rent:
             return time_ns / terms.slowdown if cost <= 0 else inf
@@ -62,11 +70,13 @@ class TimeAndMoney:
     def limited(self) -> bool:
         """Whether there are limits that depend on the terms.
 
-        Limits are of steps that are kept where nodes may be taken back; else of plans. But nodes
-        that idle are paid for, too.
+        Limits are of steps that are kept where nodes may be taken back; else of plans, as those of
+        subsets are. But nodes that idle are paid for, too.
         """
         instance = self.family.instance
         limits = instance.limits
+        if self.aim == "subsets":
+            return False
         if chooses_terms(instance):
             return (limits.max_step_time_s, limits.max_cost_usd_per_step) != (None, None)
         idle = instance.search.idle_nodes and any(self.family.fewest)
@@ -82,50 +92,6 @@ class TimeAndMoney:
             kept_s.append(limits.max_cost_usd_per_step / rent * SECONDS_PER_HOUR)
         kept_ns = min(kept_s, default=inf) * NANOSECONDS_PER_SECOND
         return floor(kept_ns / terms.slowdown * (1 + NOISE)) if kept_ns < inf else inf
-
-
-@dataclass(frozen=True)
-class TimeAndNodes:
-    """Step time in ns, number of nodes, and of every group whether it has any, and whether all.
-
-    So points say what is best with so many nodes, without a group, and with one of its nodes less.
-    """
-
-    family: Family
-
-    @property
-    def aim(self) -> Aim:
-        """Which nodes help."""
-        return "subsets"
-
-    def terms(self, counts: Counts) -> Sequence[Terms]:
-        """The fastest: money is of no account."""
-        return worthwhile_terms(self.family.instance, counts)[:1]
-
-    def figures(self, counts: Counts, step_time_ns: float, terms: Terms) -> Figures:
-        """Step time and what it takes."""
-        pairs = zip(counts, self.family.most, strict=True)
-        flags = [float(flag) for count, largest in pairs for flag in (count > 0, count == largest)]
-        return step_time_ns, float(sum(counts)), *flags
-
-    def reaching(self, counts: Counts, terms: Terms, figures: Figures) -> float:
-        """Its step time, if that point takes no more."""
-        taken = self.figures(counts, 0.0, terms)[1:]
-        enough = all(ours >= its for ours, its in zip(taken, figures[1:], strict=True))
-        return figures[0] if enough else inf
-
-    @property
-    def limited(self) -> bool:
-        """Never: limits are of plans."""
-        return False
-
-    def longest_ns(self, terms: Terms) -> float:
-        """Of any length."""
-        return inf
-
-
-#: Figures of plans on clusters of a family, and when they reach others.
-Measure = TimeAndMoney | TimeAndNodes
 
 
 @dataclass(frozen=True)

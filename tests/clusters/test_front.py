@@ -8,7 +8,7 @@ import pytest
 from formulations.instance.instance import Family
 from formulations.instance.machines import Spot
 from formulations.instance.preemption import Preemption
-from solver.clusters.front import Figures, Front, TimeAndMoney, TimeAndNodes
+from solver.clusters.front import Figures, Front, Measure
 from solver.front_document import Aim, FrontDocument
 from solver.verify import verify_front
 from tests.oracles.preemption import all_terms
@@ -69,7 +69,7 @@ def test_front_is_that_of_every_plan_on_all_terms(seed: int, limit: float | None
     best = sorted(a for a in figures if not any(b < a and b[1] <= a[1] for b in figures))
     best = [a for i, a in enumerate(best) if not i or a[0] > best[i - 1][0] * (1 + 1e-9)]
     document = front(seed, limit)
-    ours = sorted(points_of(TimeAndMoney(document.family), document))
+    ours = sorted(points_of(Measure(document.family), document))
     assert ours == [pytest.approx(figures) for figures in best]
     checked = verify_front(document)
     assert (checked.problems, checked.complete) == ((), True)
@@ -90,7 +90,7 @@ def test_limits_are_of_steps_that_are_kept(
     for value in (limits[0] * 0.99, limits[0], limits[len(limits) // 2]):
         limited = {limit: value * (1 + 1e-9) / per_second}
         own = family.but(instance={"limits": limited})
-        measure = TimeAndMoney(own, time=aim != "money", money=aim != "time")
+        measure = Measure(own, aim)
         document = searched(own, measure, gap=0.2)
         checked = verify_front(document)
         assert (checked.problems, checked.complete) == ((), True)
@@ -103,7 +103,7 @@ def test_fronts_are_the_recorded_ones() -> None:
     """Of plans offered in turn: figures, cutoffs, and what dominates half of them."""
     figures = {}
     for seed in SEEDS:
-        for measure in (TimeAndMoney(spot_family(seed)), TimeAndNodes(small_family(seed))):
+        for measure in (Measure(spot_family(seed)), Measure(small_family(seed), "subsets")):
             family, rng = measure.family, random.Random(seed)
             known = Front(measure, family.members())
             for counts in family.members():

@@ -1,14 +1,13 @@
 """Clusters in a study: those that were closed stay closed."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from formulations.instance.instance import Family
 from formulations.instance.load import load_family
-from solver.clusters.front import Measure, TimeAndMoney, TimeAndNodes
+from solver.clusters.front import Measure
 from solver.clusters.member import (
     FamilyOverview,
     MemberClosing,
@@ -17,7 +16,7 @@ from solver.clusters.member import (
     family_overviews,
 )
 from solver.clusters.search import FamilySearch, outcome
-from solver.front_document import FrontDocument
+from solver.front_document import Aim, FrontDocument
 from solver.options import SolveOptions
 from solver.plan_figures import plan_of
 from solver.study.store import read_study, study_at
@@ -50,13 +49,11 @@ def said(front: FrontDocument) -> list[object]:
     return [*points, front.clusters]
 
 
-@pytest.mark.parametrize("measured", [TimeAndMoney, TimeAndNodes])
-def test_killed_search_goes_on(
-    measured: Callable[[Family], Measure], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize("aim", ["front", "subsets"])
+def test_killed_search_goes_on(aim: Aim, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It loses the cluster in hand, shows what is open, and ends with the front of a fresh run."""
     path, family, closed = tmp_path / "study.db", small_family(9), list[MemberTask]()
-    fresh, close = searched_with(None, family, measured), Members.close
+    fresh, close = searched_with(None, family, aim), Members.close
 
     def dies(self: Members, task: MemberTask, *others: object) -> MemberClosing:
         closed.append(task)
@@ -66,9 +63,9 @@ def test_killed_search_goes_on(
 
     monkeypatch.setattr(Members, "close", dies)
     with pytest.raises(Killed):
-        searched_with(path, family, measured)
+        searched_with(path, family, aim)
     assert len(overview(path).open) > 0
-    again = searched_with(path, family, measured)
+    again = searched_with(path, family, aim)
     assert said(again) == said(fresh)
     assert closed[1] == closed[2]
     assert len(set(closed)) == len(closed) - 1
@@ -78,15 +75,13 @@ def test_bug_study_showed_clusters_as_open_that_bounds_had_closed(tmp_path: Path
     """The last clusters need no search."""
     path, family = tmp_path / "study.db", few(4)
     with study_at(path, family.instance) as study:
-        FamilySearch(family, TimeAndNodes(family), SolveOptions(gap=0.05), study).run()
+        FamilySearch(family, Measure(family, "subsets"), SolveOptions(gap=0.05), study).run()
     assert (overview(path).closed, overview(path).open) == (24, [])
 
 
-def searched_with(
-    path: Path | None, family: Family, measured: Callable[[Family], Measure] = TimeAndMoney
-) -> FrontDocument:
+def searched_with(path: Path | None, family: Family, aim: Aim = "front") -> FrontDocument:
     with study_at(path, family.instance) as study:
-        search = FamilySearch(family, measured(family), SolveOptions(), study)
+        search = FamilySearch(family, Measure(family, aim), SolveOptions(), study)
         return outcome(search, search.run())
 
 

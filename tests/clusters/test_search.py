@@ -8,7 +8,7 @@ import pytest
 
 from formulations.instance import Instance
 from formulations.instance.instance import Counts, Family
-from solver.clusters.front import Measure, TimeAndMoney, TimeAndNodes
+from solver.clusters.front import Measure
 from solver.clusters.member import MemberClosing, Members, MemberTask
 from solver.clusters.search import FamilySearch, outcome
 from solver.files import sealed
@@ -43,10 +43,10 @@ def test_fronts_and_subsets_are_those_of_every_plan(seed: int) -> None:
     """
     family, gap = small_family(seed), 0.2
     times = times_by_force(family)
-    for measure in (TimeAndMoney(family), TimeAndNodes(family)):
+    for measure in (Measure(family), Measure(family, "subsets")):
         assert points_of(measure, searched(family, measure)) == front_of(measure, times)
-    near = points_of(TimeAndMoney(family), searched(family, gap=gap))
-    for reached in front_of(TimeAndMoney(family), times):
+    near = points_of(Measure(family), searched(family, gap=gap))
+    for reached in front_of(Measure(family), times):
         assert any(
             all(a * (1 - gap) <= b * (1 + 1e-9) for a, b in zip(point, reached, strict=True))
             for point in near
@@ -59,11 +59,11 @@ def test_fronts_and_subsets_are_those_of_every_plan(seed: int) -> None:
 def test_bug_nodes_that_idle_were_not_paid_from_the_budget() -> None:
     """What must be rented costs money whether or not the plan uses it; with a gap, too."""
     family = small_family(SEEDS[0], (1, 1))
-    figures = sorted(points_of(TimeAndMoney(family), searched(family)))
+    figures = sorted(points_of(Measure(family), searched(family)))
     for limit, within in ((figures[-1][1] * 0.9, []), (figures[-1][1], [figures[-1][0]])):
         limits = {"max_cost_usd_per_step": limit * (1 + 1e-9) / 3600e9}
         poor = family.but(instance={"limits": limits})
-        front = searched(poor, TimeAndMoney(poor, money=False), gap=0.2)
+        front = searched(poor, Measure(poor, "time"), gap=0.2)
         assert [*map(step_ns, front.points)] == within
         assert verify_front(front).complete
 
@@ -73,14 +73,14 @@ def test_bug_family_with_degrees_per_stage() -> None:
     family = small_family(SEEDS[2])
     wider = family.but(instance={"search": {"degrees": "per_stage"}})
     times = {counts: solve(wider.member(counts)).step_time_ns for counts in wider.members()}
-    measure = TimeAndMoney(wider)
+    measure = Measure(wider)
     assert points_of(measure, searched(wider)) == front_of(measure, times)
 
 
 def test_interrupted_search_keeps_the_front_so_far(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ctrl-C in a cluster's search leaves the points known, and says what is open."""
     family = small_family(SEEDS[1])
-    search = FamilySearch(family, TimeAndMoney(family), SolveOptions())
+    search = FamilySearch(family, Measure(family), SolveOptions())
     close, calls = Members.close, list[Counts]()
 
     def interrupted(self: Members, task: MemberTask, *rest: Any) -> MemberClosing:
@@ -94,7 +94,7 @@ def test_interrupted_search_keeps_the_front_so_far(monkeypatch: pytest.MonkeyPat
     assert len(search.clusters.front.points) == 1
     assert search.clusters.gap
     assert search.clusters.open
-    late = FamilySearch(family, TimeAndMoney(family), SolveOptions(time_limit_s=1e-9))
+    late = FamilySearch(family, Measure(family), SolveOptions(time_limit_s=1e-9))
     assert late.run() is Termination.TIME_LIMIT
     assert late.clusters.open == [*late.clusters.bounds]
 
@@ -115,7 +115,7 @@ def test_bug_cluster_that_workers_die_of_was_tried_for_ever(
 
     def search() -> tuple[Termination, FamilySearch]:
         with open_study(tmp_path / "study.db", family.instance) as study:
-            ended = FamilySearch(family, TimeAndMoney(family), SolveOptions(gap=0.01), study)
+            ended = FamilySearch(family, Measure(family), SolveOptions(gap=0.01), study)
             return ended.run(), ended
 
     with monkeypatch.context() as patch:
@@ -154,14 +154,14 @@ def test_bug_one_old_gpu_took_flash_attention_from_clusters_without_it(
         solved_alone(*case),
     )
     assert times_by_force(family) == alone
-    check_front(family, TimeAndMoney(family), alone)
-    check_front(family, TimeAndNodes(family), alone)
+    check_front(family, Measure(family), alone)
+    check_front(family, Measure(family, "subsets"), alone)
     old = family.but(fewest=(0, 2))
     times = {
         counts: min((ns for used in old.uses(counts) if (ns := alone[used])), default=None)
         for counts in old.members()
     }
-    check_front(old, TimeAndMoney(old), times)
+    check_front(old, Measure(old), times)
 
 
 def test_sequences_are_shared_where_attention_is_fused() -> None:
@@ -171,7 +171,7 @@ def test_sequences_are_shared_where_attention_is_fused() -> None:
     new: dict[Counts, int | None] = {
         (n, 0): solve(mixed(105, (n, 0), search=search)).step_time_ns for n in (1, 2)
     }
-    check_front(family, TimeAndMoney(family), new)
+    check_front(family, Measure(family), new)
     old = {one.nodes for one in searched(family).clusters if one.standing == "infeasible"}
     assert old == set(family.members()) - set(new)
 

@@ -17,7 +17,7 @@ from rich.console import RenderableType
 from formulations.instance.catalogue import gpu_catalogue
 from formulations.instance.huggingface import sizes_from_config
 from formulations.instance.transformer import build_workload
-from solver.clusters.front import TimeAndNodes
+from solver.clusters.front import Measure
 from solver.comparison import Answer, Comparison, Evaluation, Finding
 from solver.document import PlanDocument
 from solver.files import sealed
@@ -80,7 +80,7 @@ def front() -> FrontDocument:
 def subsets() -> FrontDocument:
     """The best subsets of the same nodes."""
     family = small_family(SEEDS[0])
-    return unsearched(searched(family, TimeAndNodes(family)))
+    return unsearched(searched(family, Measure(family, "subsets")))
 
 
 def unsearched(document: FrontDocument) -> FrontDocument:

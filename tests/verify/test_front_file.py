@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from formulations.instance.instance import Family
-from solver.clusters.front import TimeAndNodes
+from solver.clusters.front import Measure
 from solver.front_document import FrontDocument
 from solver.report.front_picture import front_picture
 from solver.verify import Effort, verify_front
@@ -27,7 +27,7 @@ def front(
 
 
 FRONTS: dict[str, Callable[[], FrontDocument]] = {
-    "subsets": lambda: searched(small_family(9), TimeAndNodes(small_family(9)), gap=0.02),
+    "subsets": lambda: searched(small_family(9), Measure(small_family(9), "subsets"), gap=0.02),
     "on spot": lambda: searched(Family(instance=spot_instance(6), fewest=(0, 0))),
 }
 FIELDS = (
