@@ -13,6 +13,7 @@ from solver.search.driver import solve
 #: Parts of each study that do not come out; `note` of the study says why.
 OPEN = {
     "data parallel first": {"tp, batch 32"},
+    "PTD-P against ZeRO 3": {"ahead on 384 GPUs"},
     "scatter and gather": {"most with large batches, sends overlap"},
     "recompute": {"needed for large batches", "twice as fast there"},
     "micro-batch size": {"2 is best, batch 128", "and pays by them"},
