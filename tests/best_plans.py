@@ -17,6 +17,7 @@ from solver.verify import verify_document
 from solver.verify.bounds import ANY_TIME_NS, Prover
 from solver.verify.exhaust import exhaust
 from tests.brute_force import optimum_ns
+from tests.conftest import present
 
 
 def optima_ns(instance: Instance) -> dict[Configuration, int]:
@@ -67,14 +68,14 @@ def check_claims(tables: CostTables, best_ns: int | None) -> None:
     """The verifier finds no plan below the best one of a config, and a true one below more."""
     instance, config = tables.instance, tables.config
     prover = Prover(PlanSpace(instance))
-    proved = exhaust(prover, config, ANY_TIME_NS if best_ns is None else best_ns, Deadline(None))
-    assert proved is not None
+    proved = present(
+        exhaust(prover, config, ANY_TIME_NS if best_ns is None else best_ns, Deadline(None))
+    )
     assert proved.plan is None
     if best_ns is None:
         return
     for claim in (best_ns + 1, 3 * best_ns):
-        refuted = exhaust(prover, config, claim, Deadline(None))
-        assert refuted is not None
+        refuted = present(exhaust(prover, config, claim, Deadline(None)))
         assert refuted.plan is not None
         costs = plan_costs(instance, refuted.plan)
         assert refuted.step_time_ns == step_time_ns(costs)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from threading import Timer
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 
@@ -16,12 +16,19 @@ from solver.plan_figures import costs_of
 from solver.simulate import Step, simulate_step
 from tests.hand_made import document_of, heuristic_result, pipelined_result
 
+T = TypeVar("T")
 ROOT = Path(__file__).resolve().parent.parent
 #: Seconds for a slow test; pyproject.toml has those of the others.
 SLOW_S = 1800
 #: Share of the time of a test after which its child processes are killed.
 FOR_CHILDREN = 0.95
 _TIMER = pytest.StashKey[Timer]()
+
+
+def present(value: T | None) -> T:
+    """What is there; a test fails where it is None."""
+    assert value is not None
+    return value
 
 
 def text_of(name: str) -> str:

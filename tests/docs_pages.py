@@ -10,9 +10,12 @@ import runpy
 import shlex
 import shutil
 import subprocess
+from collections.abc import Callable
 from contextlib import chdir, redirect_stdout
 from pathlib import Path
 from tempfile import TemporaryDirectory
+
+import pytest
 
 from tests.command_line import run
 
@@ -39,10 +42,15 @@ def pages(folder: Path) -> list[Path]:
     ]
 
 
-def shown_and_printed(name: str) -> tuple[list[str], list[str]]:
-    """What one of CONSOLES shows, and what its commands print today."""
-    page = CONSOLES / f"{name}.md"
-    return stable(page.read_text("utf-8")), stable(replayed(page))
+def check_consoles(*names: str) -> Callable[[str], None]:
+    """A test that commands print today what these pages of CONSOLES show."""
+
+    def test(name: str) -> None:
+        page = CONSOLES / f"{name}.md"
+        assert stable(replayed(page)) == stable(page.read_text("utf-8"))
+
+    marked: Callable[[str], None] = pytest.mark.parametrize("name", names)(test)
+    return marked
 
 
 def replayed(page: Path) -> str:

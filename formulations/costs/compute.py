@@ -22,7 +22,7 @@ take their share of the backward pass's FLOPs (Qi et al., ICLR 2024, table 1: as
 products with weights take forward), of a measured backward pass too where the profile has no time
 of their own. Launches bound small workloads: Cheng et al. 2024, section 5. Layers measured on a GPU
 type correct these times near their size: `formulations.costs.layer_factors`. How far this is from
-published times: tests/bench/test_calibration.py.
+published times: tests/bench/test_accuracy.py.
 """
 
 from collections.abc import Sequence

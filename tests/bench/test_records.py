@@ -1,17 +1,31 @@
-"""What benchmarks share: records, and errors in one line."""
+"""What benchmarks share, and what each measures in small."""
 
+import json
 import re
+import shlex
+import subprocess
 import sys
+import xml.etree.ElementTree as ElementTree
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from bench import policies
+from bench import policies, splits
 from bench.__main__ import main
-from bench.records import ROOT, config_text
+from bench.fleets import CASES, contradicted, measured
+from bench.pipelines import read_pipelines
+from bench.records import config_text
+from bench.scaling import growth_picture, latest, measure
+from bench.study import published
+from formulations.errors import InstanceError
 from formulations.plan import Degrees
 from solver.interrupt import NoTimeError
-from tests.small_instances import plain_config
+from solver.options import SolveOptions
+from tests.conftest import ROOT
+from tests.small_instances import plain_config, random_instance
+
+# What benchmarks share: records, and errors in one line.
 
 
 @pytest.mark.parametrize("name", ["templates", "replay"])
@@ -66,3 +80,112 @@ def test_bug_tables_died_of_configs_with_degrees_per_group() -> None:
     assert config_text(chunks.model_dump(mode="json")) == "2 x 2 x 4 x 2, 8"
     assert config_text({"tp": 1, "dp": 2, "pp": 4, "micro_batch": 8}) == "1 x 2 x 4, 8"
     assert config_text(None) == ""
+
+
+# The benchmarks of gaps and of fleets: no method beats the exact one, in small.
+
+
+def test_a_small_case_is_measured_and_not_contradicted() -> None:
+    """30 nodes; HiGHS agrees, and both fleets verify."""
+    figures = measured(CASES / "nodes_0030.yaml", faults=5, time_limit_s=20)
+    assert figures["verified"]
+    assert not contradicted(figures)
+    assert contradicted(figures | {"milp_step_ns": figures["step_ns"] - 1})
+    assert contradicted(figures | {"verified": False})
+
+
+# The scaling benchmark: its records and its picture.
+
+
+def test_bug_gaps_were_noted_that_were_never_reached() -> None:
+    """What is closed up to a gap has a bound below the plan; stored records say nothing else."""
+    records = [measure(random_instance(seed), SolveOptions(gap=0.1)) for seed in range(2)]
+    stored = (ROOT / "bench" / "results" / "scaling.jsonl").read_text(encoding="utf-8")
+    records += map(json.loads, stored.splitlines())
+    assert any(figures["gap"] for figures in records[:2])
+    for figures in records:
+        assert all(float(gap) + 1e-12 >= figures["gap"] for gap in figures["gap_reached_s"])
+    # two dots each of wall time, CPU time and gap
+    drawn = latest([{"nodes": nodes, "run": nodes} | records[0] for nodes in (4, 2, 4)])
+    svg = "{http://www.w3.org/2000/svg}circle"
+    assert len(ElementTree.fromstring(growth_picture(drawn)).findall(svg)) == 6
+
+
+# The splits benchmark: its file format, and its results against brute force.
+
+
+def case_of(**changes: Any) -> dict[str, Any]:
+    """Three layers on two stages, two micro-batches."""
+    return {
+        "name": "small",
+        "micro_batches": 2,
+        "layer_forward": [1, 2, 3],
+        "layer_backward": [2, 4, 6],
+        "stage_slowness": [1, 2],
+        "send_forward": [5],
+        "send_backward": [7],
+    } | changes
+
+
+def write(path: Path, *cases: dict[str, Any]) -> Path:
+    path.write_text(json.dumps({"note": "", "cases": cases}), encoding="utf-8")
+    return path
+
+
+@pytest.mark.slow
+def test_reference_optima(reference: Path) -> None:
+    """All 26 pipelines of the reference, up to 32 stages, have the optimum proved there."""
+    cases = read_pipelines(reference / "splits" / "optimal.json")
+    assert len(cases) == 26
+    for case in cases:
+        found = splits.solve(case, gap=0.0, time_limit_s=None, repeats=1)
+        assert found.step_time == found.bound == case.optimal_step_time, case.name
+
+
+@pytest.mark.parametrize(
+    ("cases", "expected"),
+    [
+        ([{}], "cases[0] name: "),
+        ([case_of(send_forward=[])], "(small): send_forward has 0 entries, 1"),
+        ([case_of(layer_forward=[1], layer_backward=[1])], "(small): 2 stages cannot each have"),
+        ([case_of(micro_batches=1 << 50)], "(small): a step may take "),
+    ],
+)
+def test_bad_file_is_one_line(cases: list[dict[str, Any]], expected: str, tmp_path: Path) -> None:
+    with pytest.raises(InstanceError, match=re.escape(expected)):
+        read_pipelines(write(tmp_path / "x.json", *cases))
+
+
+# The heuristic gap study: its optima against brute force and published plans.
+
+
+@pytest.mark.slow
+def test_published_plans_are_held_against_their_own_optimum(reference: Path) -> None:
+    plans = list(published(reference, limit_s=60))
+    assert len(plans) == 21
+    assert all(plan.bound_ns <= plan.optimum_ns <= plan.step_ns for plan in plans)
+
+
+# The commands that bench/README.md begins with run to their end, or end in one line.
+
+
+_BLOCK = re.search(r"```\n(.*?)```", (ROOT / "bench" / "README.md").read_text("utf-8"), re.S)
+COMMANDS = [] if _BLOCK is None else [line.partition("#")[0] for line in _BLOCK[1].splitlines()]
+#: Of those that a benchmark has, later ones count: a look at each, not its figures.
+SHORTER = {"--time-limit": "2", "--repeats": "1"}
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("reference")
+@pytest.mark.parametrize("printed", COMMANDS)
+def test_command_ends_without_a_traceback(printed: str, tmp_path: Path) -> None:
+    """Exit code 0, or that of what could not be done, told in one line."""
+    words = [sys.executable, *shlex.split(printed)[1:]]
+    if len(words) > 3:
+        told = subprocess.run([*words[:4], "--help"], cwd=ROOT, capture_output=True, text=True)
+        for option, value in {**SHORTER, "--out": str(tmp_path / "records.jsonl")}.items():
+            words += [option, value] if option in told.stdout else []
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True)
+    assert "Traceback" not in done.stderr
+    assert done.returncode in ((0, 3, 4) if len(words) > 3 else (1,)), done.stderr
+    assert done.returncode in (0, 1) or re.fullmatch(r"error: .+\n", done.stderr)

@@ -12,14 +12,14 @@ from solver.enumeration.engine import solve_split
 from solver.graph.edges import Layers, build_layers
 from solver.graph.problem import SplitProblem
 from solver.interrupt import after
+from tests.conftest import present
 from tests.graph.drawn import NO_CUTOFF, best_ns, problems
 from tests.recorded import as_recorded, digest
 
 
 def windows(problem: SplitProblem, cutoff: int, lane: int = 0) -> tuple[Layers, ByClass]:
     """Edges of a problem that has a split below the cutoff, and what windows say of them."""
-    layers = tighten(problem, build_layers(problem, cutoff), cutoff)
-    assert layers is not None
+    layers = present(tighten(problem, build_layers(problem, cutoff), cutoff))
     return layers, by_windows(problem, layers, cutoff, lane=lane)
 
 
@@ -57,8 +57,7 @@ def test_bounds_are_the_recorded_ones(monkeypatch: pytest.MonkeyPatch) -> None:
             continue
         for cutoff, compared in ((best + 1, 1 << 21), (best * 3 // 2, 1 << 21), (best + 1, 0)):
             monkeypatch.setattr(cycle_bound, "MOST_COMPARED", compared)
-            layers = tighten(problem, build_layers(problem, cutoff), cutoff)
-            assert layers is not None
+            layers = present(tighten(problem, build_layers(problem, cutoff), cutoff))
             halted = after(4, lambda: False)
             lane = problem.num_lanes - 1
             ways = [

@@ -1,8 +1,5 @@
 """The command `pareto`, of clusters and of subsets; studies of it."""
 
-from tests.docs_pages import shown_and_printed
+from tests.docs_pages import check_consoles
 
-
-def test_bug_consoles_of_clusters() -> None:
-    shown, printed = shown_and_printed("clusters")
-    assert printed == shown
+test_consoles_of_clusters = check_consoles("clusters")

@@ -6,17 +6,12 @@ import pytest
 
 from tests.command_line import run
 from tests.conftest import ROOT
-from tests.docs_pages import shown_and_printed
+from tests.docs_pages import check_consoles
+
+test_consoles_of_fleets = check_consoles("fleets")
 
 
-def test_consoles_of_fleets() -> None:
-    shown, printed = shown_and_printed("fleets")
-    assert printed == shown
-
-
-def test_consoles_of_replays() -> None:
-    shown, printed = shown_and_printed("replay")
-    assert printed == shown
+test_consoles_of_replay = check_consoles("replay")
 
 
 def test_no_template_in_time_writes_no_fleet(

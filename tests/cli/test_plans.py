@@ -10,14 +10,12 @@ from solver.files import sealed, to_json
 from solver.verify import cascade
 from tests.certified_cases import solved_document
 from tests.command_line import refused, run
-from tests.docs_pages import shown_and_printed
+from tests.docs_pages import check_consoles
 from tests.small_instances import random_instance
 
-
-def test_consoles_of_plans() -> None:
-    """Stages, places, timeline, page, launch files, differences, and what is refused."""
-    shown, printed = shown_and_printed("plans")
-    assert printed == shown
+test_consoles_of_plans = check_consoles(
+    "plans"
+)  # Stages, places, timeline, page, launch files, differences, and what is refused
 
 
 @pytest.fixture

@@ -1,8 +1,5 @@
 """The commands `catalogue` and `init`; for `profile` see tests/measure."""
 
-from tests.docs_pages import shown_and_printed
+from tests.docs_pages import check_consoles
 
-
-def test_consoles_of_setup() -> None:
-    shown, printed = shown_and_printed("setup")
-    assert printed == shown
+test_consoles_of_setup = check_consoles("setup")

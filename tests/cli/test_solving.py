@@ -20,7 +20,7 @@ from solver.options import SolveOptions
 from solver.result import Infeasibility, Result, Status, Termination
 from tests.command_line import refused, run
 from tests.conftest import text_of
-from tests.docs_pages import shown_and_printed
+from tests.docs_pages import check_consoles
 from tests.hand_made import pipelined_result, planless_result
 from tests.mixed_lengths import small
 from tests.refusals import refusals
@@ -44,10 +44,9 @@ def answer(monkeypatch: pytest.MonkeyPatch) -> Answer:
     return use
 
 
-def test_consoles_of_solving() -> None:
-    """What runs today beside the best plan, what is refused, commands that have moved."""
-    shown, printed = shown_and_printed("solving")
-    assert printed == shown
+test_consoles_of_solving = check_consoles(
+    "solving"
+)  # What runs today beside the best plan, what is refused, commands that have moved
 
 
 # Options
@@ -131,10 +130,9 @@ def test_failing_write_still_prints_the_plan(
 # Steps of many lengths
 
 
-def test_bug_consoles_of_lengths() -> None:
-    """Measured strategies and planned ones, files of steps, pictures, and what is refused."""
-    shown, printed = shown_and_printed("lengths")
-    assert printed == shown
+test_consoles_of_lengths = check_consoles(
+    "lengths"
+)  # Measured strategies and planned ones, files of steps, pictures, and what is refused
 
 
 @pytest.fixture(scope="module")

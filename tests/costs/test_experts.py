@@ -1,4 +1,4 @@
-"""What routed experts cost; measured kernels: tests/bench/test_calibration."""
+"""What routed experts cost; measured kernels: tests/bench/test_accuracy."""
 
 import pytest
 

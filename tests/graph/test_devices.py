@@ -10,6 +10,7 @@ from solver.graph.cuts import family_cuts
 from solver.graph.devices import DeviceGraph
 from solver.graph.problem import Intervals
 from tests import brute_force
+from tests.conftest import present
 from tests.graph.drawn import NO_CUTOFF, drawn_tables
 from tests.random_configs import random_optimum_ns, random_tables
 from tests.recorded import as_recorded, digest, summary
@@ -22,11 +23,9 @@ def test_the_graph_holds_every_plan(seed: int, zones: bool) -> None:
     costs = random_tables(seed, zones, "interleaved")
     intervals = Intervals(costs)
     share = costs.num_micro_batches // costs.config.dp
-    problem = order_graph(intervals, Placer(costs), share)
-    assert problem is not None
+    problem = present(order_graph(intervals, Placer(costs), share))
     graph = DeviceGraph(intervals, problem)
-    layers = graph.everything(NO_CUTOFF)
-    assert layers is not None
+    layers = present(graph.everything(NO_CUTOFF))
     arcs, splits = graph.plans(layers)
     nodes = sum(costs.config.nodes_used)
     orders = [problem.order(path * costs.config.vpp)[:nodes] for path in arcs.tolist()]
@@ -53,8 +52,7 @@ def test_graphs_are_the_recorded_ones(monkeypatch: pytest.MonkeyPatch) -> None:
         if costs.config.vpp == 1 or problem is None or not problem.stages:
             continue
         graph, paths = DeviceGraph(intervals, problem), family_cuts(problem)
-        layers = graph.everything(NO_CUTOFF)
-        assert layers is not None
+        layers = present(graph.everything(NO_CUTOFF))
         left = []
         for power in range(2, 18):
             cutoff = int(costs.longest_ns * 0.8**power)

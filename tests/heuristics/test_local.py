@@ -5,11 +5,9 @@ from collections.abc import Sequence
 import pytest
 
 from formulations.costs.plan_costs import plan_costs
-from formulations.instance import Limits
 from formulations.space import configs
 from solver.heuristics import local
 from solver.heuristics.local import local_plans, surveyed_plan
-from solver.result import objective_weight
 from solver.simulate import step_time_ns
 from tests.best_plans import least_ns
 from tests.random_spaces import random_space, spread
@@ -42,20 +40,6 @@ def test_plans_fit_get_better_and_nearly_all_tiny_instances_are_solved(
         best += bool(plans) and times[-1] == least
         planned += bool(plans)
     assert best >= 0.9 * planned > 0
-
-
-@pytest.mark.parametrize("seed", range(0, 4, 2))
-def test_limits_and_money_decide_what_is_best(seed: int) -> None:
-    instance = random_instance(seed)
-    cheap = instance.but(objective={"minimize": "cost_per_step"})
-    costs = [
-        time_ns * objective_weight(cheap, plan.config)
-        for asked in (cheap, instance)
-        for plan, time_ns in list(local_plans(asked, configs(asked)))[-1:]
-    ]
-    assert costs == sorted(costs)
-    hurried = instance.but(limits=Limits(max_step_time_s=1e-9))
-    assert not list(local_plans(hurried, configs(hurried)))
 
 
 def test_plans_of_every_feature_are_the_recorded_ones(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,6 +18,7 @@ from tests.small_families import small_family
 OLD = "    - {name: old, gpu: V100-16, gpus_per_node: 4, nodes: 1, inter_node: Ethernet 40G}\n"
 PRECISE = MINIMAL.replace("bert-large", "bert-large, precision: fp16")
 FACTORS = {"block": {"B200": {1: {1: 1.0}}}}
+NEWER = parsed(PRECISE + OLD.replace("V100-16", "B200"))
 MIXED = parsed(PRECISE + OLD + "search: {context_parallel: [1, 2]}\n")
 
 
@@ -35,42 +36,29 @@ def test_instances_are_the_recorded_ones() -> None:
             for tp in (1, 2, 3, 4)
         ]
         evidence = [gpu_evidence(instance, used) for used in (nodes, [1] * len(groups))]
-        member = Family(instance=instance, fewest=(0,) * len(groups)).member(nodes)
+        family = Family(instance=instance, fewest=(0,) * len(groups))
+        member, margin = family.member(nodes), margin_evidence(instance, nodes)
         sides = [[*side.search.context_parallel] for side in instance.sides]
         batch = instance.with_batch(8).sides[-1].workload.global_batch
         kept = digest([member.cluster, member.search]), instance.side(nodes), batch
-        figures[name] = [digest(split), digest(evidence), *kept, sides]
-    as_recorded("instance", figures)
-
-
-def test_margin_names_gpus_without_a_measured_peak() -> None:
-    """Of the nodes used alone, B200's go without saying; a calibration's peaks are its own."""
-    newer = parsed(PRECISE + OLD.replace("V100-16", "B200"))
-    b200, none = margin_evidence(newer, (1, 1))
-    assert (b200, none) == ("22 peaks measured on B200: -0.1 to +0.7 %", "none on A100-40")
-    assert margin_evidence(newer, (0, 1)) == (b200,)
-    assert margin_evidence(MIXED, (1, 1)) == (b200, "none on A100-40, V100-16")
+        figures[name] = [digest(split), digest(evidence), *kept, sides, list(margin)]
     told = Calibration(source="3 steps of x.csv", memory_headroom=0.02, factors=FACTORS)
-    assert margin_evidence(newer.model_copy(update={"calibration": told}), (1, 1)) == (
-        "peaks of 3 steps of x.csv",
-    )
+    calibrated = NEWER.model_copy(update={"calibration": told})
+    pairs = ((NEWER, (1, 1)), (NEWER, (0, 1)), (MIXED, (1, 1)), (calibrated, (1, 1)))
+    figures["margins"] = [margin_evidence(instance, nodes) for instance, nodes in pairs]
+    family = small_family(9, (1, 0))
+    whole = family.but(instance={"search": family.instance.search.but(idle_nodes=False)})
+    uses = [[*each.uses(counts)] for each in (family, whole) for counts in family.members()]
+    figures["uses"] = [[*family.members()], uses]
+    as_recorded("instance", figures)
+    # Nodes idle only where there are as few as may be: else a smaller cluster has the plan
+    assert list(family.uses((1, 2))) == [(0, 2), (1, 2)]
 
 
 def test_useful_sequences_need_what_preemptions_cost() -> None:
     values = {**dict(MIXED), "objective": {"minimize": "cost_per_useful_sequence"}}
     with pytest.raises(ValidationError, match="without what preemptions cost"):
         type(MIXED).model_validate(values)
-
-
-def test_plans_of_a_cluster_are_of_no_smaller_one() -> None:
-    """Nodes idle only where there are as few as may be: else a smaller cluster has the plan."""
-    family = small_family(9, (1, 0))
-    assert list(family.members()) == [(1, 0), (1, 1), (1, 2), (2, 0), (2, 1), (2, 2)]
-    assert list(family.uses((1, 2))) == [(0, 2), (1, 2)]
-    assert list(family.uses((1, 0))) == [(1, 0)]
-    assert list(family.uses((2, 1))) == [(2, 1)]
-    family = family.but(instance={"search": family.instance.search.but(idle_nodes=False)})
-    assert list(family.uses((1, 2))) == [(1, 2)]
 
 
 def test_too_many_clusters_are_one_line(tmp_path: Path) -> None:

@@ -7,16 +7,12 @@ import pytest
 
 from formulations.costs.plan_costs import PlanCosts, plan_costs
 from formulations.instance import Instance
-from formulations.instance.length_classes import LengthClass
-from formulations.lengths.problem import Atom, Replica
+from formulations.lengths.problem import Replica
 from formulations.lengths.row_times import (
     PlanRows,
     instance_of_rows,
-    lengths_of,
     of_rows,
-    plan_rows,
 )
-from formulations.lengths.strategy_time import StrategyTimes
 from formulations.plan import Configuration
 from solver.lengths import candidates as module
 from solver.lengths.candidates import (
@@ -58,13 +54,6 @@ def row_ns(replica: Replica, tokens: int, sequences: int = 1) -> int:
     return sequences * time.sequence_ns(tokens // sequences) + time.per_row_ns
 
 
-def padded(instance: Instance, *tokens: int) -> Instance:
-    """Padded rows of three sequences each of so many tokens."""
-    classes = tuple(LengthClass(up_to=n, count=3) for n in tokens)
-    lengths = lengths_of(instance).model_copy(update={"rows": "padded", "classes": classes})
-    return instance.model_copy(update={"lengths": lengths})
-
-
 @pytest.mark.parametrize("name", ["alike", "mixed"])
 def test_rows_are_those_of_the_model(name: str) -> None:
     """Rows of the longest length fit every GPU of a replica; longer ones do not fit some.
@@ -91,26 +80,6 @@ def test_rows_are_those_of_the_model(name: str) -> None:
             known = slowest_ns(of_eight, r)
             fit = row_ns(replica, rows.strategy.longest // 8 * 8, 8)
             assert known <= fit * (1 + 1e-6) <= known * 1.03
-
-
-@pytest.mark.parametrize("name", ["alike", "mixed"])
-def test_padded_rows_take_what_the_model_says(name: str) -> None:
-    """Of every class that fits, to the ns, of short rows too, which the host bounds.
-
-    A replica without room for a class takes none, and has the time of the shortest.
-    """
-    instance, [first, *_] = strategies(name)
-    tokens = (100, 500, 2500, 4900, 7300)
-    rows = plan_rows(padded(instance, *tokens), first.plan, "padded")
-    assert rows.above == 0
-    for r, replica in enumerate(rows.strategy.pipelines):
-        fitting = [n for n in tokens if n <= replica.longest_row]
-        known = {n: slowest_ns(costs_of(instance, rows, n), r) for n in fitting}
-        assert {n: row_ns(replica, n) for n in fitting} == known
-        assert known[500] < 1.2 * known[100]
-    longer = first.strategy.longest + 1
-    short = plan_rows(padded(instance, longer), first.plan, "padded").strategy
-    assert StrategyTimes(short, [Atom(longer, 1)], "padded").of_set((0,)) is None
 
 
 def test_what_a_study_holds_is_not_worked_out_again(

@@ -7,7 +7,7 @@ import pytest
 
 from formulations.instance.load import load_instance
 from tests.command_line import refused, run
-from tests.conftest import text_of
+from tests.conftest import present, text_of
 from tests.refusals import refusals
 
 CONFIG = text_of("measured_model.txt")
@@ -29,8 +29,7 @@ def test_profile_of_this_machine_plans(tmp_path: Path) -> None:
     written = out.read_text(encoding="utf-8")
     assert "nothing was sent" in written
     assert f"PyTorch {torch.__version__}" in written
-    profile = load_instance(tmp_path / "measured.yaml").profile
-    assert profile is not None
+    profile = present(load_instance(tmp_path / "measured.yaml").profile)
     assert len(profile.entries) == 3 * 2
     assert all(entry.weight_s is not None for entry in profile.entries)
     longer = INSTANCE.replace("sequence_length: 16", "sequence_length: 8")

@@ -18,7 +18,7 @@ from solver.measure.calibration import fit
 from solver.measure.steps_file import read_steps, resized
 from solver.options import SolveOptions
 from solver.plan_figures import build_document
-from tests.conftest import ROOT
+from tests.conftest import ROOT, present
 from tests.measure.test_calibration import HEADING, INSTANCE
 from tests.refusals import refusals
 
@@ -77,8 +77,7 @@ def test_a_row_may_be_a_plan_on_unlike_gpus(tmp_path: Path) -> None:
     text = (ROOT / "docs" / "examples" / "my_cluster.yaml").read_text(encoding="utf-8")
     instance = parse_instance(text + "search: {pipeline_parallel: [4]}\n", "two.yaml", tmp_path)
     both = [config for config in configs(instance) if all(config.nodes_used)]
-    found = minmax_plan(instance, both)
-    assert found is not None
+    found = present(minmax_plan(instance, both))
     document = build_document(judged(instance, found[0]), SolveOptions())
     (tmp_path / "plan.json").write_text(to_json(document), encoding="utf-8")
     steps = tmp_path / "measured.csv"

@@ -29,7 +29,7 @@ from solver.replay.trace import Event, Trace
 from solver.result import Result, Status, Termination
 from solver.search.driver import solve
 from solver.templates.generate import TemplateOptions
-from tests.conftest import text_of
+from tests.conftest import present, text_of
 from tests.hand_made import planless_result
 from tests.recorded import as_recorded
 from tests.small_instances import random_instance
@@ -53,8 +53,7 @@ def following(
     planner: FleetPlanner, before: Configuration | None, nodes: frozenset[str]
 ) -> Configuration:
     """The next fleet, which there is, where copying counts nothing."""
-    after = planner.next(before, nodes, FAST)
-    assert after is not None
+    after = present(planner.next(before, nodes, FAST))
     return after
 
 

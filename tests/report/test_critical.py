@@ -7,36 +7,16 @@ import pytest
 
 from solver.plan_figures import costs_of
 from solver.report.critical import by_type, improvements
-from solver.simulate import Operation, simulate_step, step_time_ns
+from solver.simulate import simulate_step, step_time_ns
 from tests.certified_cases import CASES
 from tests.hand_made import document_of, results
 from tests.seeds import few_and_many
 
 
-def test_time_goes_by_what_it_is_for() -> None:
-    """Compute by GPU type, sync by stage, gaps as transfers, the rest by kind; largest first."""
-    document = CASES["zones"]()
-    step = simulate_step(costs_of(document))
-    path = (
-        Operation("forward", 0, 0, 0, 0, 10),
-        Operation("backward", 0, 1, 0, 13, 43),
-        Operation("sync", None, 1, None, 43, 50),
-        Operation("optimizer", None, 1, None, 50, 52),
-    )
-    assert by_type(document, replace(step, critical_path=path)) == [
-        ("compute on fast (stage 1)", 30),
-        ("compute on slow (stage 0)", 10),
-        ("gradient sync (stage 1)", 7),
-        ("transfers between stages", 3),
-        ("optimizer", 2),
-    ]
-
-
 @pytest.mark.parametrize("seeds", few_and_many(range(25), 8))
 def test_shares_and_gains_keep_within_the_step(seeds: Sequence[int]) -> None:
     """Nothing of the step is unexplained; 10 % off a kind of work saves at most 10 %."""
-    for result in results(seeds):
-        document = document_of(result)
+    for document in (*map(document_of, results(seeds)), CASES["split_backward"]()):
         step = simulate_step(costs_of(document))
         assert sum(time_ns for _, time_ns in by_type(document, step)) == step.step_time_ns
         saved = [part for _, part in improvements(document, step)]

@@ -16,7 +16,7 @@ from solver.report.html.page import html_page
 from solver.report.quantities import time_text
 from solver.search.driver import solve
 from solver.simulate import simulate_step
-from tests.conftest import ROOT, text_of
+from tests.conftest import ROOT, present, text_of
 from tests.report.shown import check_stored, stored
 
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
@@ -65,13 +65,11 @@ def test_page_runs_in_a_browser(name: str, request: pytest.FixtureRequest, tmp_p
     command = [str(CHROMIUM), *flags, profile, "--dump-dom", page.as_uri()]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
     assert "CONSOLE" not in done.stderr
-    canvas = re.search(r'<canvas id="step"[^>]*height="(\d+)"', done.stdout)
-    assert canvas is not None
+    canvas = present(re.search(r'<canvas id="step"[^>]*height="(\d+)"', done.stdout))
     assert int(canvas[1]) > 90
     assert "critical path: what the step has to wait for" in done.stdout.rpartition("<script")[0]
     assert time_text(document.step_time_s or 0) in done.stdout
-    told = re.search(r'<p id="what">([^<]*)', done.stdout)
-    assert told is not None
+    told = present(re.search(r'<p id="what">([^<]*)', done.stdout))
     assert told[1].startswith(("forward ", "backward "))
 
 

@@ -16,6 +16,8 @@ from solver.search.critical_path import Family, ModelEngine, model_engine
 from solver.search.driver import solve
 from solver.search.plan_search import PlanSearch
 from tests.best_plans import check_verified
+from tests.models.test_degrees import varied
+from tests.random_configs import slower
 from tests.search.spaces import SPACES, cases
 from tests.seeds import one_each
 from tests.small_instances import random_instance
@@ -85,6 +87,11 @@ def test_models_find_what_the_search_finds(name: str, seed: int, method: Method)
     """Whatever the plan space holds; in money for odd seeds."""
     minimize = "cost_per_step" if seed % 2 else "step_time"
     check_equal(SPACES[name](seed).but(objective={"minimize": minimize}), method)
+
+
+def test_bug_money_of_long_steps_left_64_bits() -> None:
+    """Many configurations of an hour and more: CP-SAT refused their sum, each times its weight."""
+    check_equal(slower(varied(1), 100), "cpsat")
 
 
 @pytest.mark.parametrize("make", [stage_instance, meshed_instance])

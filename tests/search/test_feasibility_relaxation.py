@@ -15,6 +15,7 @@ from solver.search.driver import solve
 from solver.search.feasibility_relaxation import MEMORY_STEP_GIB, explain, relaxations, with_memory
 from tests.brute_force import optimum_ns
 from tests.certified_cases import instance
+from tests.conftest import present
 from tests.recorded import as_recorded
 from tests.seeds import one_each
 from tests.small_instances import random_instance, widened
@@ -26,8 +27,7 @@ def has_plan(one: Instance) -> bool:
 
 def amount(text: str, pattern: str) -> float:
     """The number at {} of a remedy."""
-    match = re.search(pattern.replace("{}", r"([0-9.]+)"), text)
-    assert match is not None, text
+    match = present(re.search(pattern.replace("{}", r"([0-9.]+)"), text))
     return float(match[1])
 
 
@@ -45,8 +45,7 @@ def test_named_changes_are_those_that_give_a_plan(case: tuple[int, float]) -> No
     Every choice left out of `search` is named if and only if it alone gives a plan.
     """
     small = with_memory(random_instance(case[0]), -case[1])
-    infeasibility = solve(small).infeasibility
-    assert infeasibility is not None
+    infeasibility = present(solve(small).infeasibility)
     assert infeasibility.constraint.startswith("memory: ")
     more = amount(infeasibility.remedy, "^{} GiB more memory on every GPU")
     assert has_plan(with_memory(small, more))
@@ -67,8 +66,7 @@ def test_named_changes_are_those_that_give_a_plan(case: tuple[int, float]) -> No
 def test_smallest_limit_is_named(limit: str, text: str) -> None:
     """The best value is a limit that can be kept, and a nanosecond or cent less is none."""
     idle = instance(search=SearchSpace(micro_batch=(1, 2)))
-    infeasibility = solve(idle.but(limits={limit: 1e-9})).infeasibility
-    assert infeasibility is not None
+    infeasibility = present(solve(idle.but(limits={limit: 1e-9})).infeasibility)
     assert infeasibility.constraint.startswith("limits: ")
     value = amount(infeasibility.remedy, text)
     assert solve(idle.but(limits={limit: value})).plan is not None

@@ -17,7 +17,7 @@ from solver.fleets.fleet import start_fleet
 from solver.templates.generate import NoTemplateError, TemplateOptions
 from solver.verify import verify_fleet
 from tests.command_line import run
-from tests.conftest import ROOT, text_of
+from tests.conftest import ROOT, present, text_of
 from tests.refusals import refusals
 from tests.resealed import resealed
 
@@ -120,8 +120,7 @@ def test_bug_fleet_files_of_instances_that_fleets_cannot_keep_to(
     section: str, changes: dict[str, Any]
 ) -> None:
     """Checked files name the field, as does the search where no file is known."""
-    fleet = fleet_of(with_fields("", {}))
-    assert fleet is not None
+    fleet = present(fleet_of(with_fields("", {})))
     other = fleet.instance.but(**{section: changes})
     name = next(iter(changes)).removesuffix("_s")
     found = verify_fleet(resealed(fleet, {"instance": other.model_dump(mode="json")}))

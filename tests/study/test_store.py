@@ -30,7 +30,7 @@ from solver.search.driver import search_overview, solve
 from solver.search.enumeration import enumerate_config
 from solver.study import store
 from solver.study.store import Shelf, StudyError, open_study, read_study, study_at
-from tests.conftest import ROOT
+from tests.conftest import ROOT, present
 from tests.recorded import as_recorded
 from tests.resealed import reshelve, said
 from tests.seeds import each_of, few_and_many
@@ -113,8 +113,7 @@ def test_bug_recalled_plans_broke_the_limits_of_today(tmp_path: Path) -> None:
     Another space is another instance.
     """
     path, instance = tmp_path / "study.db", random_instance(0)
-    best_ns = solved(path, instance).step_time_ns
-    assert best_ns is not None
+    best_ns = present(solved(path, instance).step_time_ns)
     for limit in ({"max_step_time_s": best_ns / 2e9}, {"max_cost_usd_per_step": 1e-12}):
         limited = instance.but(limits=limit)
         assert solved(path, limited, time_limit_s=60.0).status is Status.INFEASIBLE

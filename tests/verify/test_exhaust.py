@@ -15,6 +15,7 @@ from solver.verify.exhaust import exhaust
 from tests import brute_force
 from tests.best_plans import check_claims
 from tests.chain_instances import FAST, measured_chain
+from tests.conftest import present
 from tests.random_configs import (
     cramped_tables,
     crowded_instance,
@@ -63,8 +64,7 @@ def test_bug_fewer_micro_batches_recompute_less() -> None:
         "workload": with_cores(instance.workload),
     }
     instance = instance.model_copy(update=fields)
-    config = random_config(instance, 99)
-    assert config is not None
+    config = present(random_config(instance, 99))
     tables = build_tables(with_less_memory(instance, config, random.Random(99)), config)
     check_claims(tables, brute_force.optimum_ns(tables))
 
@@ -98,8 +98,7 @@ def test_outcomes_are_as_recorded(schedule: ScheduleName | None) -> None:
         )
         told, prover = list[object](), Prover(PlanSpace(tables.instance))
         for claim in (best, best + 1, best * 11 // 10) if best else ():
-            outcome = exhaust(prover, tables.config, claim, Deadline(None))
-            assert outcome is not None
+            outcome = present(exhaust(prover, tables.config, claim, Deadline(None)))
             told += [outcome.tried, outcome.step_time_ns, digest(outcome.plan)]
         figures[f"seed {seed}, {schedule}"] = told
     as_recorded("verify_exhaust", figures)

@@ -19,6 +19,7 @@ from solver.simulate import pipeline_step_ns
 from solver.templates.generate import TemplateGenerator, TemplateOptions
 from solver.verify import verify_fleet
 from solver.verify.fleet_file import least_step_ns, stage_lines
+from tests.conftest import present
 from tests.random_fleets import enlarged, even_designs, fleet_instance
 from tests.recorded import as_recorded
 from tests.verify.forgeries import judged
@@ -62,8 +63,7 @@ def exact_ns(document: FleetDocument, faults: int) -> int:
     available = tuple(group.nodes for group in instance.cluster.groups)
     total = instance.workload.global_batch // document.designs[0].strategy.micro_batch
     problem = InstantiationProblem(kinds, available, faults, total, all_nodes=False)
-    found = instantiate(problem)
-    assert found is not None
+    found = present(instantiate(problem))
     return found.step_ns(problem)
 
 
@@ -87,8 +87,7 @@ def test_bound_is_not_above_the_best_fleet(seed: int) -> None:
         document = start_fleet(instance, designs(instance), 1)
         asked = document.but(faults=faults)
         exact = exact_ns(asked, min(faults, document.survives))
-        bound = least_step_ns(asked, 10 * exact)
-        assert bound is not None
+        bound = present(least_step_ns(asked, 10 * exact))
         assert exact / 2 <= bound <= exact
 
 
@@ -108,8 +107,7 @@ def test_a_bound_that_is_shown_again_needs_no_word(recovered: FleetDocument) -> 
     document = sealed(recovered.but(recovery={"steps_bound": 1.5 * recovered.recovery.steps}))
     assert verify_fleet(document).problems == ()
     assert verify_fleet(document).reservations == (UNCLAIMED,)
-    least_ns = least_step_ns(recovered, round(recovered.step_time_s * 1e9))
-    assert least_ns is not None
+    least_ns = present(least_step_ns(recovered, round(recovered.step_time_s * 1e9)))
     shown = (3600 - recovered.recovery.restart_s) * 1e9 / least_ns
     document = sealed(recovered.but(recovery={"steps_bound": shown}))
     assert verify_fleet(document).reservations == (UNCLAIMED,)

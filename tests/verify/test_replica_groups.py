@@ -19,6 +19,7 @@ from solver.verify.refutation import question_of
 from solver.verify.replica_groups import Lanes, exhaust_lanes
 from tests import brute_force
 from tests.best_plans import refuted_share
+from tests.conftest import present
 from tests.random_configs import random_optimum_ns, random_tables, scheduled, unlike_replicas
 from tests.recorded import as_recorded
 from tests.seeds import each_of, few_and_many
@@ -62,15 +63,13 @@ def test_claims_up_to_the_optimum_are_proved_and_no_others(seed: int, even: bool
     """Against all orders, splits and shares; by a plan that fits, with its true step time."""
     tables = unlike_tables(seed, even)
     best = brute_force.optimum_ns(tables)
-    proved = opinion(tables, ANY_TIME_NS if best is None else best)
-    assert proved is not None, seed
+    proved = present(opinion(tables, ANY_TIME_NS if best is None else best))
     assert proved.plan is None, seed
     if best is None:
         return
     assert not refuted(question(tables, best + 1)), seed
     for claim in (best + 1, best * 5 // 4):
-        found = opinion(tables, claim)
-        assert found is not None, seed
+        found = present(opinion(tables, claim))
         assert found.plan is not None, seed
         costs = plan_costs(tables.instance, found.plan)
         assert (costs.memory_bytes <= costs.limit_bytes).all()
@@ -126,8 +125,7 @@ def test_more_orders_than_could_be_tried(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_no_opinion_beyond_the_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of time, and of ways of a lane, whether to choose its nodes or through a split."""
     tables = unlike_tables(4)
-    best = brute_force.optimum_ns(tables)
-    assert best is not None
+    best = present(brute_force.optimum_ns(tables))
     assert refuted(question(tables, best // 2))  # by bounds alone
     late = Lanes(Prover(PlanSpace(tables.instance)), tables.config, best, Deadline(0.0))
     with pytest.raises(TimeUp):

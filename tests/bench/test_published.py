@@ -1,0 +1,200 @@
+"""What other planners published, held against what we find."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from bench import pareto, sailor
+from bench.fasop import CASES, contradictions, judge, plans, read_plan, read_published, their_space
+from bench.hotspa import problem, published, table
+from bench.oobleck_templates import oobleck_templates, oobleck_value, stage_times
+from bench.pareto import FASOP_CASE, faults, judged
+from bench.piper import EQUAL, read_problem
+from bench.piper_problem import PS_PER_S, ThroughputSearch
+from bench.planner import PS_PER_MS, places, read_case
+from bench.records import INSTANCES
+from formulations.instance.instance import Family
+from formulations.instance.load import load_family, load_instance
+from formulations.lengths.tour import Group, Tour, step_ns
+from formulations.space import configs
+from formulations.units import seconds
+from solver.graph.places import PlaceCosts
+from solver.lengths.choose import choose
+from solver.result import Status
+from solver.search.driver import solve
+from tests.seeds import one_each
+from tests.small_families import searched
+
+# The comparison with FASOP: its plans as ours, and that none of them is better.
+
+
+HETERO_SMALL = load_instance(INSTANCES / "hetero_small.yaml")  # a100 is node 0, a10 are 1 to 3
+#: Four stages of four replicas, the A100 node second: the head is on an A10.
+ENTRY: dict[str, Any] = {
+    "placement": ["A10 node", "A100 node", "A10 node", "A10 node"],
+    "tp": 1,
+    "dp": 4,
+    "pp": 4,
+    "mbs": 8,
+    "num_microbatches": 8,
+    "partition": [6, 9, 6, 5],
+    "step_time_s": 0.9,
+}
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"mbs": 64, "num_microbatches": 1}, "configuration not in the plan space"),
+        ({"partition": [6, 9, 10, 1]}, "no block on stage 3"),
+        ({"mbs": 32, "num_microbatches": 2, "partition": [20, 2, 2, 2]}, "memory of stage 0: "),
+    ],
+)
+def test_what_keeps_a_plan_out_is_named(changes: dict[str, Any], reason: str) -> None:
+    narrow = their_space(HETERO_SMALL)
+    judged = judge(narrow, read_plan(narrow, ENTRY | changes))
+    assert any(words.startswith(reason) for words in judged.outside)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", CASES)
+def test_no_published_plan_is_better(case: str, reference: Path) -> None:
+    """By the simulator, against the proved optimum; each is of FASOP's own plan space."""
+    instance = load_instance(INSTANCES / f"{CASES[case]}.yaml")
+    narrow = their_space(instance)
+    known = set(configs(narrow))
+    assert all(
+        read_plan(narrow, entry).config in known for entry in read_published(reference, case)
+    )
+    if not case.startswith("bert"):
+        return
+    result = solve(instance)
+    assert result.status == "optimal"
+    assert result.step_time_ns is not None
+    best_s = seconds(result.step_time_ns)
+    records = plans(case, {"step_time_s": best_s, "bound_s": best_s}, reference)
+    assert len(records) >= 5
+    assert contradictions(records) == []
+    assert all(record["above_ours"] >= 0 for record in records)
+
+
+# FASOP's plans beside our front: none beyond it, and by how much they are behind.
+
+
+def test_plan_lies_behind_the_front(reference: Path) -> None:
+    """FASOP's best plan of one A10 node takes longer than ours, and so costs more."""
+    instance = load_family(pareto.CASES[FASOP_CASE].path).instance
+    groups = tuple(group.but(nodes=1) for group in instance.cluster.groups)
+    family = Family(instance=instance.but(cluster={"groups": groups}), fewest=(0, 0))
+    front = searched(family, gap=0.01)
+    path = reference / "fasop" / "pareto_gpt2xl.json"
+    best = json.loads(path.read_text(encoding="utf-8"))["best"]
+    entry = next(x for x in best if (x["num_a100_nodes"], x["num_a10_nodes"]) == (0, 1))
+    found = judged(front, entry, {(0, 1)})
+    [point] = [point for point in front.points if point.nodes == (0, 1)]
+    assert point.plan.step_time_s is not None
+    assert found["behind"] == pytest.approx(found["step_time_s"] / point.plan.step_time_s - 1)
+    assert (found["on_their_front"], found["better"]) == (True, (0, 1))
+    assert not faults([], [found])
+
+
+# Table 3 of HotSPa (SOSP 2024), held against what we choose.
+
+
+BEST_NS = {"CommonCrawl": 32_000_000_000, "GitHub": 118_400_000_000}
+
+
+@pytest.mark.parametrize("data_set", BEST_NS)
+def test_published_steps_cost_what_is_published(data_set: str, reference: Path) -> None:
+    """Cells and switches of the four combinations add up to their totals.
+
+    We choose nothing worse, in ascending order as in any, proved, of what was measured alone.
+    """
+    known = table()
+    mixed, totals = problem(known, data_set), published(known, data_set)
+    names = [strategy.name for strategy in mixed.strategies]
+    for name, total_ns in totals.items():
+        groups, first = [], 0
+        for group in known["combinations"][name]:
+            stop = [atom.tokens for atom in mixed.atoms].index(group["range"][1]) + 1
+            strategy = names.index(str(tuple(group["strategy"])).replace(" ", ""))
+            groups.append(Group(strategy, tuple(range(first, stop))))
+            first = stop
+        assert step_ns(mixed, Tour(groups[-1].strategy, tuple(groups))) == total_ns
+    free, ascending = choose(mixed, "free"), choose(mixed, "ascending")
+    assert free.status is ascending.status is Status.OPTIMAL
+    assert BEST_NS[data_set] == free.step_ns <= ascending.step_ns <= min(totals.values())
+
+
+# Oobleck's objective: its formula, its optimum, and the public planner's templates.
+
+
+PLANNER = [f"L24_N{nodes}_G{gpus}" for nodes in (8, 16, 24) for gpus in (1, 4, 8)]
+
+
+def test_value_by_hand() -> None:
+    """T1 + T2 + T3 of three pipelines; k* is the last of the slowest."""
+    assert oobleck_value([5]) == 4 * 5
+    assert oobleck_value([1, 3, 2]) == 6 + (6 + 1 + 1) * 3 + 3 + 2
+    assert oobleck_value([3, 1, 3]) == 7 + (6 + 2 + 1) * 3 + 3
+
+
+@pytest.mark.parametrize("name", one_each(PLANNER, 9))
+def test_never_above_the_public_planner(name: str, reference: Path) -> None:
+    """Every template of every stored output; its own value is what it reported.
+
+    22 nodes of 8 GPUs, 24 layers: it reports 834.04215 ms, as it never tries 24 stages.
+    """
+    case = read_case(reference / "oobleck" / "planner" / f"{name}.json")
+    tables = places(case)
+    best = oobleck_templates(PlaceCosts(tables, tables), {n: [(n,)] for n in case.templates})
+    values = {n: oobleck_value(stage_times(tables, template)) for n, template in best.items()}
+    for n, theirs in case.templates.items():
+        reported = oobleck_value(stage_times(tables, theirs.template))
+        assert reported == pytest.approx(theirs.reported_ms * PS_PER_MS, rel=1e-12)
+        assert values[n] <= reported
+    if name == "L24_N24_G8":
+        assert (best[22].num_stages, values[22]) == (24, 833_752_000_000)
+
+
+# Piper's problem: dynamic program and CP-SAT agree, with each other and with what is published.
+
+
+@pytest.mark.parametrize("number", one_each(range(13), 13))
+def test_published_value_is_the_optimum(number: int, reference: Path) -> None:
+    """Neither better nor worse than Piper's public program; no plan where it has none."""
+    case = json.loads((reference / "piper" / "expected.json").read_text())["cases"][number]
+    graph = json.loads((reference / "piper" / case["file"]).read_text())
+    problem = read_problem(graph, case)
+    found = ThroughputSearch(problem).solve()
+    time_s = None if found is None else found.time_ps / PS_PER_S
+    assert time_s == (None if case["tps"] is None else pytest.approx(case["tps"], rel=EQUAL))
+    # A longer model repeats the last layer but one, none of which reads the mask
+    longer = read_problem(graph, case | {"transformers": 96})
+    more = 96 - case["transformers"]
+    assert len(longer.operators) == len(problem.operators) + more
+    assert len(longer.edges) == len(problem.edges) + more
+
+
+# Sailor's even splits, and its profiles.
+
+
+@pytest.mark.parametrize(
+    ("model", "profile"),
+    [("OPT-350", "profile_opt_350m"), ("GPT-Neo-2.7", "profile_gpt_neo_2_7b")],
+)
+def test_profile_is_what_was_published(model: str, profile: str, reference: Path) -> None:
+    stored = yaml.safe_load((sailor.CASES / f"{profile}.yaml").read_text())["times_ms"]
+    for gpu in ("A100-40", "V100-16"):
+        path = reference / "sailor" / "profiles" / f"{model}_{gpu}.json"
+        published = json.loads(path.read_text())
+        for kind, curves in stored.items():
+            for tp, curve in curves[gpu].items():
+                for b, times in curve.items():
+                    layers = published[str(b)][str(tp)]
+                    # all blocks have the same times
+                    layer = {"embedding": 0, "block": 2, "head": len(layers) - 1}[kind]
+                    assert times == pytest.approx([1e3 * s for s in layers[str(layer)][:2]])

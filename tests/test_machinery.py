@@ -1,0 +1,86 @@
+"""What tests rest on: time limits, stored figures, faults put into modules."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests import recorded
+from tests.conftest import ROOT, SLOW_S, kill_children, present
+from tests.mutants import mutant, places
+
+# No test holds a run for ever, nor do the processes that it has started.
+
+
+HANGS = """
+import subprocess
+
+def test_hangs():
+    subprocess.run(["sleep", "1000"], check=True)
+
+def test_next():
+    pass
+"""
+
+
+def test_bug_tests_had_no_time_limit(request: pytest.FixtureRequest) -> None:
+    assert 0 < float(request.config.getini("timeout")) < SLOW_S
+
+
+@pytest.mark.slow
+def test_child_that_hangs_fails_its_test_alone(
+    tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    """It is killed before the limit ends the run, which goes on; slow ones have a longer limit."""
+    marker = present(request.node.get_closest_marker("timeout"))
+    assert marker.args == (SLOW_S,)
+    path = tmp_path / "test_hangs.py"
+    path.write_text(HANGS, encoding="utf-8")
+    settings = ["-c", "pyproject.toml", "-p", "tests.conftest", "--timeout", "20", str(path)]
+    words = [sys.executable, "-m", "pytest", *settings]
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert "1 failed, 1 passed" in done.stdout
+
+
+def test_children_of_a_process_end_with_theirs() -> None:
+    """A shell whose child is killed stops waiting for it."""
+    script = "sleep 1000 & echo started; wait $!"
+    with subprocess.Popen(["sh", "-c", script], stdout=subprocess.PIPE) as shell:
+        assert shell.stdout is not None
+        shell.stdout.readline()
+        kill_children(shell.pid)
+        assert shell.wait() == 128 + 9
+
+
+# Stored figures: what counts as the same.
+
+
+def test_a_figure_is_the_stored_one_or_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recorded, "FOLDER", tmp_path)
+    monkeypatch.setenv("HETPLAN_RECORD_FIGURES", "1")
+    recorded.as_recorded("bounds", {"a": [1, 0.1, None], "b": 2})
+    monkeypatch.delenv("HETPLAN_RECORD_FIGURES")
+    recorded.as_recorded("bounds", {"a": [1, 0.1 + 1e-12, None]})
+    for case, figure in {"a": [1, 0.2, None], "b": 2.0, "c": 1}.items():
+        with pytest.raises(AssertionError, match=case):
+            recorded.as_recorded("bounds", {case: figure})
+
+
+# Faults that `tests.mutants` puts into modules.
+
+
+TEXT = "def least(a, b):\n    return min(a, b) if a < b else a + b\n"
+
+
+def test_every_place_gets_its_faults() -> None:
+    """A comparison, a sum, min for max, and the condition negated; each changes one place."""
+    faults = [mutant(Path("m.py"), TEXT, *place) for place in places(TEXT)]
+    expected = {"a < b -> a <= b", "a + b -> a - b", "min(a, b) -> max(a, b)"}
+    assert {fault.what for fault in faults} == {*expected, "if a < b -> if not"}
+    for fault in faults:
+        first, second = fault.text.splitlines()
+        assert (fault.line, first) == (2, TEXT.splitlines()[0])
+        assert second != TEXT.splitlines()[1]
