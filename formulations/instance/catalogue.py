@@ -10,12 +10,10 @@ from formulations.errors import InstanceError
 from formulations.instance.documents import Document, Place, resource, suggestion
 from formulations.instance.machines import (
     NETWORK_LATENCY_S,
-    EfficiencyFile,
     GpuFile,
     GpuType,
     Link,
     LinkFile,
-    PeakFile,
     find_link,
     gpu_type,
 )
@@ -62,8 +60,7 @@ class LinksFile(Record):
 class GpusFile(Record):
     """The file gpus.yaml: what the vendor states, and what was fitted on measurements."""
 
-    gpus: dict[Name, PeakFile] = Field(min_length=1)
-    efficiency: dict[Name, EfficiencyFile]
+    gpus: list[GpuFile] = Field(min_length=1)
 
 
 def links_of(document: Document) -> dict[str, Link]:
@@ -73,20 +70,9 @@ def links_of(document: Document) -> dict[str, Link]:
 
 
 def gpus_of(document: Document, links: Mapping[str, Link]) -> dict[str, GpuType]:
-    """GPU types of a parsed gpus.yaml, by name. Each needs an entry under `efficiency`."""
-    written = validated(GpusFile, document)
-    place = Place(document)
-    for name in sorted(written.gpus.keys() ^ written.efficiency.keys()):
-        problem = f"{name!r} in only one of gpus and efficiency"
-        raise place.at("efficiency").error(problem, "the same names in both")
-    return {
-        name: gpu_type(
-            GpuFile.model_validate({**dict(peak), **dict(written.efficiency[name]), "name": name}),
-            place.at("gpus", name),
-            links,
-        )
-        for name, peak in written.gpus.items()
-    }
+    """GPU types of a parsed gpus.yaml, by name."""
+    written, place = validated(GpusFile, document).gpus, Place(document)
+    return {gpu.name: gpu_type(gpu, place.at("gpus", i), links) for i, gpu in enumerate(written)}
 
 
 class CatalogueEntry(Record):

@@ -135,9 +135,34 @@ class MeasuredLayers(Section):
     """The same of embedding and head."""
 
 
-class EfficiencyFile(Section):
-    """How much of its peak a GPU reaches; see `formulations.costs.compute`."""
+class GpuFile(Section):
+    """A GPU type: what it can do at most, and how much of that it reaches, with the sources.
 
+    Of the latter see `formulations.costs.compute`.
+    """
+
+    source: Text = NOT_STATED
+    """Where the figures come from."""
+    kind: Kind = "assumed"
+    """How peak, memory_bandwidth and link were found."""
+    peak_flops: dict[Precision, FlopRate] = Field(min_length=1, validation_alias="peak")
+    """Peak per precision, dense (without sparsity), such as {bf16: 312 TFLOP/s}."""
+    assumed_peaks: dict[Precision, Text] = Field({})
+    """Peaks that the source does not state, and what they come from."""
+    compute_capability: float | None = Field(None, ge=1, le=100)
+    """Version of the architecture, such as 8.0: flash attention needs 8.0 or more. Default: 8.0
+    with a peak in bf16 or tf32, 8.9 in fp8, 10.0 in fp4, else not known."""
+    memory_bytes: Memory = Field(validation_alias="memory")
+    """Memory that CUDA can allocate, such as 79.1 GiB."""
+    memory_source: Text | None = None
+    """Source of `memory`, if another."""
+    memory_kind: Kind = "assumed"
+    """How `memory` was found."""
+    memory_bandwidth_bytes_per_s: Bandwidth = Field(validation_alias="memory_bandwidth")
+    """Of the GPU's memory, such as 2039 GB/s."""
+    link: WrittenLink
+    """One GPU's link to the others in its node, one direction: a name of the link catalogue, a
+    bandwidth, or bandwidth and latency."""
     efficiency_maximum: Efficiency = 0.6
     """Share of the peak that an endless kernel reaches."""
     efficiency_half_flops: HalfFlops = 1e9
@@ -165,38 +190,6 @@ class EfficiencyFile(Section):
     """Which of them were not fitted all the same, such as launches."""
     measured_layers: dict[Attention, MeasuredLayers] = Field({})
     """Layers measured with plain or fused attention: they correct what follows from the figures."""
-
-
-class PeakFile(Section):
-    """What a GPU can do at most, with the sources."""
-
-    source: Text = NOT_STATED
-    """Where the figures come from."""
-    kind: Kind = "assumed"
-    """How peak, memory_bandwidth and link were found."""
-    peak_flops: dict[Precision, FlopRate] = Field(min_length=1, validation_alias="peak")
-    """Peak per precision, dense (without sparsity), such as {bf16: 312 TFLOP/s}."""
-    assumed_peaks: dict[Precision, Text] = Field({})
-    """Peaks that the source does not state, and what they come from."""
-    compute_capability: float | None = Field(None, ge=1, le=100)
-    """Version of the architecture, such as 8.0: flash attention needs 8.0 or more. Default: 8.0
-    with a peak in bf16 or tf32, 8.9 in fp8, 10.0 in fp4, else not known."""
-    memory_bytes: Memory = Field(validation_alias="memory")
-    """Memory that CUDA can allocate, such as 79.1 GiB."""
-    memory_source: Text | None = None
-    """Source of `memory`, if another."""
-    memory_kind: Kind = "assumed"
-    """How `memory` was found."""
-    memory_bandwidth_bytes_per_s: Bandwidth = Field(validation_alias="memory_bandwidth")
-    """Of the GPU's memory, such as 2039 GB/s."""
-    link: WrittenLink
-    """One GPU's link to the others in its node, one direction: a name of the link catalogue, a
-    bandwidth, or bandwidth and latency."""
-
-
-class GpuFile(EfficiencyFile, PeakFile):
-    """A GPU type that the catalogue does not list."""
-
     name: Name
     """Name in reports and in the profile."""
 

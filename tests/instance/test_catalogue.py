@@ -56,9 +56,8 @@ def test_every_gpu_has_sources_and_figures_that_fit(name: str) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "line"),
     [
-        ("  X: {}", "  Y: {}", "gpus.yaml:9:3 efficiency: 'X' in only one of gpus and efficiency;"),
-        ("link: L", "link: M", "gpus.yaml:7:11 gpus.X.link: unknown link 'M'; allowed: L"),
-        ("1 GiB", "1", "gpus.yaml:5:13 gpus.X.memory: 1; allowed: a number with its unit"),
+        ("link: L", "link: M", "gpus.yaml:7:11 gpus[0].link: unknown link 'M'; allowed: L"),
+        ("1 GiB", "1", "gpus.yaml:5:13 gpus[0].memory: 1; allowed: a number with its unit"),
     ],
 )
 def test_faults_of_the_catalogue_have_positions(old: str, new: str, line: str) -> None:
