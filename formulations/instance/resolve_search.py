@@ -253,7 +253,7 @@ def _expert_split(given: Given, degrees: Sequence[int], split: bool) -> Sequence
         raise at.listed(written.index(1)).error(*fault)
     target = TARGETS[given.search.target]
     alike = Demands(min(degrees), zero=1, splits_sequence=split)
-    for refusal in target.together(given.workload, alike):
+    for refusal in target.clashing(given.workload, alike):
         if refusal.field == "expert_tensor_parallel" and 1 not in written:
             problem = f"tp, with the target {target.name}, {refusal.reason}"
             raise at.listed(0).error(problem, "1, or tensor_parallel: 1")

@@ -3,15 +3,16 @@
 A rule names one field, the values that the framework can run, and why no others; a field without a
 rule is free. Rules about `search` narrow what a user leaves open, and are asked of what he states.
 Rules about what is trained no search can change: fields of `workload`, its `layers`, and the
-`num_nextn_predict_layers` of a config.json. They stand in `catalogue/launchers.yaml`, with their
-sources. What depends on several decisions at once is asked of `Demands`, and said here.
+`num_nextn_predict_layers` of a config.json. A clash is a decision that does not go together with
+others, and with what is trained: those are asked of `Demands`. All stand in
+`catalogue/launchers.yaml`, with their sources.
 
 Whoever adds a decision to `search` adds its rules; plans are held against them. DeepSpeed and
 Accelerate are no targets of a search: they take what they can of the others' plans.
 """
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, get_args
 
 from pydantic import TypeAdapter
@@ -65,14 +66,31 @@ class Refusal(NamedTuple):
     instead: tuple[object, ...] = ()
 
 
+class Clash(NamedTuple):
+    """A field of `search` that a framework refuses under conditions, and why; instead: as above."""
+
+    field: str
+    when: Mapping[str, object]
+    reason: str
+    instead: tuple[object, ...] = ()
+
+
+#: Fields of `search` that clash, and what of `Demands` they are.
+_DEMANDED = {
+    **{"tensor_parallel": "tp", "pipeline_parallel": "pp", "context_parallel": "cp"},
+    **{"expert_parallel": "ep", "expert_tensor_parallel": "etp", "zero": "zero"},
+    "sequence_parallel": "splits_sequence",
+}
+
+
 @dataclass(frozen=True)
 class Launcher:
     """A framework.
 
     zero_stages: those that it runs of what several GPUs have, with one pipeline stage and several.
     distributed: formats of optimizer states that it keeps with ZeRO alone. shared_in_one_stage:
-    does it need one stage where embedding and head have one matrix, or several heads? together:
-    what else it refuses. if_alike: rules in place of those, where all stages recompute alike.
+    does it need one stage where embedding and head have one matrix, or several heads? if_alike:
+    rules in place of those of `search`, where all stages recompute alike.
     """
 
     name: str
@@ -81,7 +99,7 @@ class Launcher:
     zero_stages: tuple[tuple[int, ...], ...] = ((0, 1, 2, 3),) * 2
     distributed: tuple[OptimizerState, ...] = ()
     shared_in_one_stage: bool = False
-    together: Callable[[Workload, Demands], Iterator[Refusal]] = lambda workload, demands: iter(())
+    clashes: tuple[Clash, ...] = ()
     if_alike: Mapping[str, Rule] = field(default_factory=dict)
 
     def rules(self, recompute_per: object) -> dict[str, Rule]:
@@ -117,6 +135,23 @@ class Launcher:
         shared = workload.tied_embeddings or workload.mtp_layers
         return 1 if shared and self.shared_in_one_stage else None
 
+    def clashing(self, workload: Workload, demands: Demands) -> Iterator[Refusal]:
+        """What of a configuration does not go together."""
+        several = {name: getattr(demands, name) > 1 for name in ("tp", "pp", "cp", "ep")}
+        facts: dict[str, object] = {
+            **demands._asdict(),
+            **{name: "several" if many else "one" for name, many in several.items()},
+            "sharded": demands.sharded,
+            "experts": workload.experts > 0,
+            "expert_biases": workload.expert_biases,
+            "precision": workload.precision,
+            "mixed_gradients": mixed_gradients(workload),
+        }
+        for clash in self.clashes:
+            if all(facts[name] == value for name, value in clash.when.items()):
+                value = getattr(demands, _DEMANDED[clash.field])
+                yield Refusal(clash.field, value, clash.reason, clash.instead)
+
     def refused(self, workload: Workload, demands: Demands) -> Iterator[Refusal]:
         """What of a configuration does not go together, beside rules about single fields."""
         zero, stages = demands.zero, self.zero_stages[demands.pp > 1]
@@ -126,7 +161,7 @@ class Launcher:
             words = " and ".join(map(str, stages))
             count = "one stage" if demands.pp == 1 else "several stages"
             yield Refusal("zero", zero, f"which runs {words} with {count}", stages)
-        yield from self.together(workload, demands)
+        yield from self.clashing(workload, demands)
         if demands.pp > (self.most_stages(workload) or demands.pp):
             kept = "tied embeddings" if workload.tied_embeddings else "multi-token prediction"
             yield Refusal("pipeline_parallel", demands.pp, f"which keeps {kept} in one stage", (1,))
@@ -150,79 +185,17 @@ def chain_of(workload: Workload) -> str:
 Target = Literal["megatron", "flagscale", "torchtitan", "any"]
 
 
-def shared_experts(workload: Workload, demands: Demands) -> Iterator[Refusal]:
-    """Experts that Megatron-LM's GPUs cannot share, or split, so."""
-    if demands.ep > 1 and workload.precision == "fp16":
-        yield Refusal("expert_parallel", demands.ep, "which shares no experts in fp16")
-    elif workload.experts and demands.tp > 1 and not demands.splits_sequence:
-        reason = "which trains no experts in tensor groups without"
-        yield Refusal("sequence_parallel", False, reason)
-    elif workload.expert_biases and demands.tp > 1 and demands.etp == "tp":
-        yield Refusal("expert_tensor_parallel", "tp", "which splits no experts with biases")
-
-
-def _fsdp_ranks(workload: Workload, demands: Demands) -> Iterator[Refusal]:
-    """Experts and sequences that torchtitan's GPUs cannot share so."""
-    tp, ep, cp, etp = demands.tp, demands.ep, demands.cp, demands.etp
-    if tp > 1 and ep > 1 and etp == "tp":
-        reason = "which keeps experts whole where several GPUs share them"
-        yield Refusal("expert_tensor_parallel", etp, reason)
-    elif tp > 1 and ep == 1 and etp == 1:
-        reason = "which keeps no experts whole that each GPU has all of"
-        yield Refusal("expert_tensor_parallel", etp, reason)
-    elif ep > 1 and not demands.sharded:
-        yield Refusal("expert_parallel", ep, "which takes FSDP's ranks for experts")
-    elif cp > 1 and not demands.sharded:
-        reason = "whose FSDP splits states among the GPUs of a sequence too"
-        yield Refusal("context_parallel", cp, reason)
-
-
 def mixed_gradients(workload: Workload) -> bool:
     """Whether gradients are summed in another format than that of the weights."""
     return workload.precision in ("bf16", "fp16") and workload.gradient_bytes == 4
 
 
-def _whole_layers(workload: Workload, demands: Demands) -> Iterator[Refusal]:
-    """What DeepSpeed's pipelines, AutoTP and ZeRO do not do together."""
-    tp, zero = demands.tp, demands.zero
-    if tp > 1 and demands.pp > 1:
-        yield Refusal("tensor_parallel", tp, "whose pipelines split no layer", (1,))
-    if tp > 1 and demands.splits_sequence:
-        reason = "whose AutoTP leaves sequences whole"
-        yield Refusal("sequence_parallel", True, reason, ("false",))
-    if tp > 1 and zero > 2:
-        yield Refusal("zero", zero, "whose AutoTP leaves parameters whole", (0, 1, 2))
-    if mixed_gradients(workload) and not zero and demands.copied:
-        yield Refusal("zero", zero, "which sums no gradients in fp32 without", (1,))
-
-
-def _one_stage(workload: Workload, demands: Demands) -> Iterator[Refusal]:
-    """What Accelerate's FSDP2 and DDP do not do together."""
-    tp, zero = demands.tp, demands.zero
-    if demands.pp > 1:
-        yield Refusal("pipeline_parallel", demands.pp, "which has no pipelines", (1,))
-    if zero == 1 and demands.copied:
-        yield Refusal("zero", zero, "whose FSDP2 splits gradients too", ([0, 2, 3],))
-    if tp > 1 and demands.copied and not zero:
-        yield Refusal("zero", zero, "whose tensor groups go with sharded parameters", ([2, 3],))
-    if tp > 1 and demands.splits_sequence:
-        reason = "whose tensor groups have whole sequences"
-        yield Refusal("sequence_parallel", True, reason, ("false",))
-
-
-_TOGETHER = {
-    "megatron": shared_experts,
-    "flagscale": shared_experts,
-    "torchtitan": _fsdp_ranks,
-    "deepspeed": _whole_layers,
-    "accelerate": _one_stage,
-}
 _CATALOGUE: Any = resource("launchers.yaml").value
-_WRITTEN = TypeAdapter(dict[str, Launcher]).validate_python(_CATALOGUE["launchers"])
 #: Who can be asked to run a plan.
 LAUNCHERS = {
-    name: replace(launcher, together=_TOGETHER[name]) for name, launcher in _WRITTEN.items()
-} | {"any": Launcher("any target")}
+    **TypeAdapter(dict[str, Launcher]).validate_python(_CATALOGUE["launchers"]),
+    "any": Launcher("any target"),
+}
 TARGETS: dict[Target, Launcher] = {name: LAUNCHERS[name] for name in get_args(Target)}
 
 

@@ -6,7 +6,7 @@ from itertools import product
 from math import gcd
 
 from formulations.instance import Instance, NodeGroup
-from formulations.instance.targets import Demands, shared_experts
+from formulations.instance.targets import TARGETS, Demands
 from formulations.plan import Configuration, Degrees, Place
 from formulations.units import powers_of_two
 
@@ -92,7 +92,8 @@ def mesh_fault(
     if last and zero and many % few:
         return "where with ZeRO 1 parts of first or last stage divide the other's"
     demands = Demands(degrees.tp, zero=zero, splits_sequence=splits)
-    return next((refusal.reason for refusal in shared_experts(instance.workload, demands)), None)
+    refusals = TARGETS["flagscale"].clashing(instance.workload, demands)
+    return next((refusal.reason for refusal in refusals), None)
 
 
 def may_follow(instance: Instance, zero: int, first: Degrees, degrees: Degrees, last: bool) -> bool:
