@@ -6,22 +6,20 @@ Each decision of the best plan is put into the plan that is run, alone: what bri
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import groupby, pairwise
 
-from formulations.costs.stage_costs import StageCosts
-from formulations.costs.tables import build_tables
-from formulations.decisions import Decisions, decisions_of, even_shares
+from formulations.decisions import Decisions, decisions_of
 from formulations.errors import InstanceError, PlanError
 from formulations.instance import Instance
 from formulations.lengths.row_times import instance_of_rows
-from formulations.plan import Configuration, Plan, simulable, uniform_plan
+from formulations.plan import Configuration, Plan, simulable
 from formulations.space import PlanSpace
 from formulations.units import seconds
 from solver.comparison import Answer, Evaluation
 from solver.document import PlanDocument
 from solver.evaluate.launched import block_boundaries
-from solver.evaluate.run_plan import Planned, as_run, judged, settled
+from solver.evaluate.run_plan import Planned, judged, settled
 from solver.lengths.candidates import Candidates
 from solver.options import SolveOptions
 from solver.plan_figures import build_document
@@ -66,30 +64,16 @@ def checked(result: Result) -> tuple[PlanDocument, tuple[str, ...], tuple[str, .
     return document, broken, tuple(problem for problem in problems if not _LIMITS.match(problem))
 
 
-@dataclass(frozen=True)
-class _Change:
-    """A plan: what differs in words, its configuration, its order and its layer boundaries.
-
-    best: does every stage recompute as the best plan's would?
-    """
-
-    name: str
-    config: Configuration
-    order: tuple[int, ...]
-    boundaries: tuple[int, ...]
-    best: bool = False
-
-
 def single_changes(planned: Planned, objective: float, best: Plan) -> list[Answer]:
     """Each decision of the best plan in the own one, most saved first; what is no plan is not told.
 
     objective: of the own plan.
     """
     answers: list[Answer] = []
-    for change in _changes(planned, best):
-        plan = _plan(planned, change)
+    for name, change in _changes(planned, best):
+        plan = _plan(change)
         if plan is not None and plan != planned.plan:
-            answers += _answers(change.name, planned.instance, plan, objective)
+            answers += _answers(name, planned.instance, plan, objective)
     if planned.instance != planned.space:
         name = "overlap and sequence parallelism of the instance, its way to share sequences"
         answers += _answers(name, planned.space, planned.plan, objective)
@@ -110,35 +94,36 @@ def _answers(name: str, instance: Instance, plan: Plan, objective: float) -> Ite
         yield Answer(name, Status.FEASIBLE, step_s, saved, saved)
 
 
-def _changes(planned: Planned, best: Plan) -> Iterator[_Change]:
+def _changes(planned: Planned, best: Plan) -> Iterator[tuple[str, Planned]]:
     config, target, theirs = planned.config, best.config, decisions_of(planned.space, best)
-    plain = _Change("", config, planned.order, planned.run.boundaries)
 
-    def with_fields(name: str, **fields: object) -> _Change:
-        return replace(plain, name=name, config=config.model_copy(update=fields))
+    def with_fields(**fields: object) -> Planned:
+        return replace(planned, config=config.model_copy(update=fields))
 
     if sorted(planned.order) == sorted(theirs.order):
         name = f"node order {_hosts(planned.space, theirs.order)}"
-        yield replace(plain, name=name, order=theirs.order)
+        yield name, replace(planned, order=theirs.order)
     if config.num_stages == target.num_stages:
         blocks = [layer.is_block for layer in planned.space.workload.layers]
         split = "/".join(str(sum(blocks[a:b])) for a, b in pairwise(theirs.boundaries))
-        yield replace(plain, name=f"split {split} blocks", boundaries=theirs.boundaries)
+        yield f"split {split} blocks", _with_boundaries(planned, theirs.boundaries)
     if not target.per_stage:
         yield _with_degrees(planned, target, theirs)
     if (target.ep, target.etp) != (config.ep, config.etp):
-        yield with_fields(experts_text(target), ep=target.ep, etp=target.etp)
-    yield with_fields(f"micro-batches of {target.micro_batch}", micro_batch=target.micro_batch)
-    scheduled = with_fields(_schedule(target), **_scheduling(target))
-    yield replace(scheduled, boundaries=_boundaries(planned, scheduled.config, theirs))
+        yield experts_text(target), with_fields(ep=target.ep, etp=target.etp)
+    size = target.micro_batch
+    yield f"micro-batches of {size}", with_fields(micro_batch=size)
+    yield _schedule(target), _filled(with_fields(**_scheduling(target)), theirs)
     ways = dict.fromkeys(stage.recomputed.way for rep in best.replicas for stage in rep.stages)
-    recomputing = with_fields(f"recomputation {' and '.join(ways)}", recompute=target.recompute)
-    yield replace(recomputing, best=True)
+    recomputing = replace(with_fields(recompute=target.recompute), recomputes_least=True)
+    yield f"recomputation {' and '.join(ways)}", recomputing
     shards = {"zero": target.zero, "optimizer_instances": target.optimizer_instances}
-    yield with_fields(shards_text(target), **shards)
+    yield shards_text(target), with_fields(**shards)
 
 
-def _with_degrees(planned: Planned, target: Configuration, theirs: Decisions) -> _Change:
+def _with_degrees(
+    planned: Planned, target: Configuration, theirs: Decisions
+) -> tuple[str, Planned]:
     """Degrees and nodes go together: they fill each other.
 
     What cannot run with them, the schedule first, then the micro-batch, is the best plan's.
@@ -160,7 +145,7 @@ def _with_degrees(planned: Planned, target: Configuration, theirs: Decisions) ->
     if not _runs(planned, settled(planned.space, changed, planned.run.recompute)):
         changed = changed.model_copy(update={"micro_batch": target.micro_batch})
         name += f", micro-batches of {target.micro_batch}"
-    return _Change(name, changed, order, _boundaries(planned, changed, theirs))
+    return name, _filled(replace(planned, config=changed, order=order), theirs)
 
 
 def _scheduling(target: Configuration) -> dict[str, object]:
@@ -172,14 +157,19 @@ def _schedule(target: Configuration) -> str:
     return f"schedule {target.schedule}{chunks}"
 
 
-def _boundaries(planned: Planned, config: Configuration, theirs: Decisions) -> tuple[int, ...]:
-    """The own split where it has as many stages, else the best plan's, else an even one."""
-    stages = config.num_stages
+def _with_boundaries(planned: Planned, boundaries: tuple[int, ...]) -> Planned:
+    return replace(planned, run=replace(planned.run, boundaries=boundaries))
+
+
+def _filled(planned: Planned, theirs: Decisions) -> Planned:
+    """With the own split where it has as many stages, else the best plan's, else an even one."""
+    stages = planned.config.num_stages
     for boundaries in (planned.run.boundaries, theirs.boundaries):
         if len(boundaries) == stages + 1:
-            return boundaries
+            return _with_boundaries(planned, boundaries)
     each, rest = divmod(planned.space.workload.num_blocks, stages)
-    return block_boundaries(planned.space, [each + (k < rest) for k in range(stages)])
+    even = [each + (k < rest) for k in range(stages)]
+    return _with_boundaries(planned, block_boundaries(planned.space, even))
 
 
 def _hosts(instance: Instance, order: Sequence[int]) -> str:
@@ -195,20 +185,17 @@ def _runs(planned: Planned, config: Configuration) -> bool:
     return inside and simulable(planned.instance, config)
 
 
-def _plan(planned: Planned, change: _Change) -> Plan | None:
+def _plan(change: Planned) -> Plan | None:
     """The changed plan; None where there is no such plan."""
-    config, run = change.config, planned.run
-    if not change.best:
-        config = settled(planned.space, config, run.recompute)
-    if not _runs(planned, config) or any(a >= b for a, b in pairwise(change.boundaries)):
+    config, boundaries = change.config, change.run.boundaries
+    if not change.recomputes_least:
+        config = settled(change.space, config, change.run.recompute)
+    if not _runs(change, config) or any(a >= b for a, b in pairwise(boundaries)):
         return None
     try:
-        tables = build_tables(planned.instance, config)
+        return replace(change, config=config).plan
     except InstanceError:  # a profile without such layers
         return None
-    choose = StageCosts(tables).recomputed if change.best else as_run(tables, run)
-    shares = even_shares(tables)
-    return uniform_plan(planned.instance, config, change.order, change.boundaries, shares, choose)
 
 
 def row_plans(instance: Instance, candidates: Candidates) -> list[PlanDocument]:

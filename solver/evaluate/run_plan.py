@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from formulations.costs.plan_costs import plan_costs
+from formulations.costs.stage_costs import StageCosts
 from formulations.costs.tables import CostTables, build_tables
 from formulations.decisions import even_shares
 from formulations.errors import PlanError
@@ -40,12 +41,16 @@ from solver.simulate import step_time_ns
 
 @dataclass(frozen=True)
 class Planned:
-    """What is run, as a plan. space: the instance, with the choices of the run among its own."""
+    """What is run, as a plan. space: the instance, with the choices of the run among its own.
+
+    recomputes_least: does every stage recompute as little as fits, instead of as the run does?
+    """
 
     space: Instance
     run: Launched
     order: tuple[int, ...]  #: node groups
     config: Configuration
+    recomputes_least: bool = False
 
     @property
     def instance(self) -> Instance:
@@ -57,10 +62,11 @@ class Planned:
     def plan(self) -> Plan:
         """Groups, layers and micro-batches."""
         tables = build_tables(self.instance, self.config)
-        shares, choose = even_shares(tables), as_run(tables, self.run)
-        return uniform_plan(
-            self.instance, self.config, self.order, self.run.boundaries, shares, choose
+        choose = (
+            StageCosts(tables).recomputed if self.recomputes_least else as_run(tables, self.run)
         )
+        shares, boundaries = even_shares(tables), self.run.boundaries
+        return uniform_plan(self.instance, self.config, self.order, boundaries, shares, choose)
 
 
 def planned(instance: Instance, run: Launched, order: Sequence[int]) -> Planned:
