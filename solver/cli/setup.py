@@ -3,6 +3,7 @@
 import json
 import os
 import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeVar
 
@@ -132,7 +133,8 @@ def calibrate_command(
     if planned.calibration is not None:
         allowed = "the instance without it, and all measured steps in one file"
         raise InstanceError(str(instance), "a calibration already", allowed)
-    rows = read_steps(measured, planned, resized(text, str(instance), instance.parent))
+    other_sizes = partial(resized, text, str(instance), instance.parent)
+    rows = read_steps(measured, planned, other_sizes)
     steps = [step for step, _ in rows]
     source = f"{measured.name}, {len(steps)} measured step{'s' if len(steps) > 1 else ''}"
     corrected = Corrected(source, planned, steps, fit(steps), memory_headroom(rows))

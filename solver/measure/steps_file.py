@@ -98,36 +98,30 @@ _COLUMNS = {
 Resized = Callable[[Mapping[str, int]], Instance]
 
 
-def resized(text: str, name: str, folder: Path) -> Resized:
+def resized(text: str, name: str, folder: Path, sizes: Mapping[str, int]) -> Instance:
     """From an instance file's text; its heads keep their width and its feed-forward its share.
 
     Raises InstanceError for what such a model cannot have, and for one of a config.json.
     """
-
-    def instance(sizes: Mapping[str, int]) -> Instance:
-        written: Any = parse_document(text, name).value
-        workload = dict(written["workload"])
-        own = workload.get("sizes")
-        if "catalogue" in workload:
-            entry = catalogue_entry(workload.pop("catalogue"), name)
-            own = entry.sizes.model_dump(exclude_unset=True)
-            workload = {"global_batch": entry.global_batch, **workload}
-        if own is None:
-            raise InstanceError(name, "a model of a config.json", "workload.sizes or .catalogue")
-        wider = sizes["hidden_size"] / own["hidden_size"]
-        scaled = {"heads": max(1, round(own["heads"] * wider))}
-        if own.get("ffn_size"):
-            scaled["ffn_size"] = round(own["ffn_size"] * wider)
-        named = {
-            field: sizes[field] for field in ("hidden_size", "layers", "heads") if field in sizes
-        }
-        tokens = sizes["sequence_length"]
-        if own.get("learned_positions"):
-            scaled["learned_positions"] = max(tokens, own["learned_positions"])
-        workload |= {"sizes": {**own, **scaled, **named}, "sequence_length": tokens}
-        return parse_instance(json.dumps({**written, "workload": workload}), name, folder)
-
-    return instance
+    written: Any = parse_document(text, name).value
+    workload = dict(written["workload"])
+    own = workload.get("sizes")
+    if "catalogue" in workload:
+        entry = catalogue_entry(workload.pop("catalogue"), name)
+        own = entry.sizes.model_dump(exclude_unset=True)
+        workload = {"global_batch": entry.global_batch, **workload}
+    if own is None:
+        raise InstanceError(name, "a model of a config.json", "workload.sizes or .catalogue")
+    wider = sizes["hidden_size"] / own["hidden_size"]
+    scaled = {"heads": max(1, round(own["heads"] * wider))}
+    if own.get("ffn_size"):
+        scaled["ffn_size"] = round(own["ffn_size"] * wider)
+    named = {field: sizes[field] for field in ("hidden_size", "layers", "heads") if field in sizes}
+    tokens = sizes["sequence_length"]
+    if own.get("learned_positions"):
+        scaled["learned_positions"] = max(tokens, own["learned_positions"])
+    workload |= {"sizes": {**own, **scaled, **named}, "sequence_length": tokens}
+    return parse_instance(json.dumps({**written, "workload": workload}), name, folder)
 
 
 def read_steps(
@@ -146,10 +140,8 @@ def read_steps(
     if len(rows) < 2:
         raise InstanceError(f"{path}:1:1", "no measured step", allowed + " and a line per step")
     names = [name for _, name in rows[0][1]]
-    steps = all_of(
-        partial(_step, path, names, line, fields, instance, other_sizes)
-        for line, fields in rows[1:]
-    )
+    lines = all_of(partial(_document, path, names, *row) for row in rows[1:])
+    steps = all_of(partial(_step, Place(line), instance, other_sizes) for line in lines)
     # The same run twice, further apart than such steps scatter
     runs: dict[str, tuple[MeasuredStep, int]] = {}
     for (line, _), (step, _, place) in zip(rows[1:], steps, strict=True):
@@ -182,19 +174,14 @@ def _document(path: Path, names: list[str], line: int, fields: list[tuple[int, s
 
 
 def _step(
-    path: Path,
-    names: list[str],
-    line: int,
-    fields: list[tuple[int, str]],
-    instance: Instance,
-    other_sizes: Resized | None,
+    place: Place, instance: Instance, other_sizes: Resized | None
 ) -> tuple[MeasuredStep, float | None, Place]:
-    place = Place(_document(path, names, line, fields))
-    if "plan" in names:
-        ran = validated(PlanRow, place.document)
-        step = MeasuredStep(instance, _plan(path.parent / ran.plan, place, instance), ran.seconds)
-        return _possible(step, place), ran.memory, place
-    row = validated(StepRow, place.document)
+    line = place.document
+    if line.has(("plan",)):
+        ran = validated(PlanRow, line)
+        plan = _plan(Path(line.name).parent / ran.plan, place, instance)
+        return _possible(MeasuredStep(instance, plan, ran.seconds), place), ran.memory, place
+    row = validated(StepRow, line)
     instance = _of_model(row, place, instance, other_sizes)
     group, gpus = _group(row, place, instance), row.gpus
     # The instance on as many GPUs of one group as the row has, with its batch

@@ -1,5 +1,6 @@
 """Files of measured steps: the plan of a row, and what is refused."""
 
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -46,7 +47,7 @@ def test_rows_of_other_models_and_machines(tmp_path: Path) -> None:
     columns = "hidden_size,layers,sequence_length,gpus_per_node,model"
     rows = ["2,4,2,1,2.0,2048,24,2048,4,wide", "1,8,1,1,0.25,,,,,"]
     steps.write_text("\n".join([f"{HEADING},{columns}", *rows]) + "\n", encoding="utf-8")
-    other = resized(text, "small.yaml", tmp_path)
+    other = partial(resized, text, "small.yaml", tmp_path)
     (wide, _), (narrow, _) = read_steps(steps, planned, other)
     workload, [group] = wide.instance.workload, wide.instance.cluster.groups
     assert (workload.hidden_size, workload.num_blocks, workload.sequence_length) == (2048, 24, 2048)
