@@ -5,6 +5,8 @@ from dataclasses import replace
 from functools import cache, partial
 from typing import Any
 
+import yaml
+
 from formulations.instance import (
     Cluster,
     Instance,
@@ -20,16 +22,14 @@ from formulations.instance import (
 )
 from formulations.instance.machines import Spot
 from formulations.instance.preemption import Preemption
-from formulations.instance.search import Overlap
 from formulations.units import GIB
 from solver.document import PlanDocument
 from solver.options import SolveOptions
 from solver.plan_figures import build_document
 from solver.search.driver import solve
+from tests.conftest import text_of
 from tests.resealed import forged
 from tests.small_instances import gpu, layer, nodes_of, workload
-
-BOTH = ("none", "full")
 
 
 def solved_document(made: Instance) -> PlanDocument:
@@ -207,68 +207,16 @@ def with_experts(made: Instance) -> Instance:
     return with_blocks(made, experts).but(workload={"experts": 4})
 
 
-ONE_STAGE: dict[str, Any] = {"pipeline_parallel": (1,), "zero": (1,)}
-TWO_STAGES: dict[str, Any] = {"pipeline_parallel": (2,)}
-REPLICAS: dict[str, Any] = {
-    "data_parallel": (2,),
-    "micro_batch": (1, 2),
-    "embedding_only_stages": True,
-}
+def cramped(made: Instance) -> Instance:
+    return made.but(cluster={"groups": (group("fast", 120, 0.3), group("slow", 60, 0.3))})
 
-#: Fields of `search`, and what else of `instance` is changed.
-SPACES: dict[str, tuple[dict[str, Any], Callable[[Instance], Instance]]] = {
-    # two stages on a node each, two replicas
-    "pipelined": (
-        TWO_STAGES
-        | {"tensor_parallel": (1,), "data_parallel": (2,), "micro_batch": (1, 2), "zero": (1,)}
-        | {"recompute": ("full",), "micro_batches": "uneven"},
-        lambda made: made.but(workload={"global_batch": 6}),
-    ),
-    # a quarter of the tensor-parallel traffic is hidden
-    "cheapest": (
-        TWO_STAGES
-        | {"blocking_sends": True, "scatter_gather": True, "recompute": BOTH}
-        | {"overlap": Overlap(tensor_parallel=0.25)},
-        cheapest,
-    ),
-    "on_spot": ({}, on_spot),
-    "profiled": (
-        TWO_STAGES
-        | {"micro_batch": (2,), "recompute": BOTH, "zero": (0, 1), "embedding_only_stages": True},
-        profiled,
-    ),
-    "idle": ({"idle_nodes": True}, Instance.but),
-    "zones": (TWO_STAGES, zones),
-    "split_backward": (TWO_STAGES | {"schedule": ("zb-h1",), "zero": (0, 1)}, split_backward),
-    # two chunks of one block each on either node, which send to each other in a circle
-    "interleaved": (
-        TWO_STAGES
-        | {"schedule": ("interleaved",), "virtual_pipeline": (2,), "embedding_only_stages": True},
-        Instance.but,
-    ),
-    # replicas of unlike speed exchange gradients with every micro-batch; a quarter is hidden
-    "sharded": (REPLICAS | {"overlap": Overlap(sharding=0.25), "zero": (2, 3)}, Instance.but),
-    # sequences on both GPUs of a node, experts on all four
-    "shared": (
-        ONE_STAGE
-        | {"tensor_parallel": (1,), "data_parallel": (2,), "recompute": BOTH}
-        | {"context_parallel": (2,), "context_method": "ring", "expert_parallel": (4,)},
-        with_experts,
-    ),
-    # the same experts on all GPUs of two tensor groups, which split none of them
-    "whole_experts": (
-        ONE_STAGE
-        | {"sequence_parallel": True, "expert_parallel": (2,), "expert_tensor_parallel": (1,)},
-        with_experts,
-    ),
-    "infeasible": (
-        {"recompute": BOTH, "zero": (0, 1)},
-        lambda made: made.but(
-            cluster={"groups": (group("fast", 120, 0.3), group("slow", 60, 0.3))}
-        ),
-    ),
-    "interrupted": ({"zero": (0, 1)}, Instance.but),
+
+CHANGES: dict[str, Callable[[Instance], Instance]] = {
+    change.__name__: change
+    for change in (cheapest, on_spot, profiled, zones, split_backward, with_experts, cramped)
 }
+#: Fields of `search` and of `workload`, and how else `instance` is changed.
+SPACES: dict[str, dict[str, Any]] = yaml.safe_load(text_of("certified.txt"))
 
 
 def stop(fields: dict[str, Any]) -> None:
@@ -282,8 +230,10 @@ def stop(fields: dict[str, Any]) -> None:
 
 @cache
 def certified(name: str) -> PlanDocument:
-    search, change = SPACES[name]
-    document = solved_document(change(instance(search=narrow(**search))))
+    fields = SPACES[name]
+    made = instance(search=narrow(**fields.get("search", {})))
+    made = made.but(workload=fields.get("workload", {}))
+    document = solved_document(CHANGES.get(fields.get("change", ""), Instance.but)(made))
     return forged(document, stop) if name == "interrupted" else document
 
 

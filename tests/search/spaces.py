@@ -4,17 +4,31 @@ from collections import Counter
 from collections.abc import Callable
 from functools import cache
 from itertools import product
+from random import Random
 from typing import Any
 
 import pytest
 
-from formulations.instance import Instance
+from formulations.instance import Instance, Link
+from formulations.instance.cluster import joined_group
 from solver.options import SolveOptions
 from solver.result import Termination
 from solver.search.plan_search import PlanSearch
 from tests.random_configs import one_degree, scheduled, slower, zoned
 from tests.recorded import as_recorded, digest
-from tests.small_instances import expert_instance, random_instance, widened
+from tests.small_instances import (
+    ROOMY,
+    expert_instance,
+    gpu,
+    instance_of,
+    nodes_of,
+    random_instance,
+    random_layers,
+    spot_instance,
+    widened,
+    with_ends,
+    workload,
+)
 from tests.stage_degrees import stage_instance, unlike_instance
 
 THREE_STAGES = {"pipeline_parallel": (1, 2, 3)}
@@ -66,6 +80,46 @@ def unlike_groups(seed: int) -> Instance:
     return unlike_instance(seed).but(search=THREE_STAGES)
 
 
+def _drawn(rng: Random, name: str, gpus: int, machines: int, batch: int) -> Instance:
+    """One or two types, nodes of so many GPUs, of one machine or several."""
+    groups = [
+        joined_group(
+            nodes_of(
+                gpu(name, tflops, rng.choice([1.2, 8])),
+                gpus_per_node=gpus // machines,
+                nodes=machines * (rng.randint(1, 2) if machines > 1 or gpus == 2 else 1),
+                intra_node=Link(bandwidth_bytes_per_s=rng.choice([1e9, 4e10]), latency_s=1e-6),
+                inter_node=Link(bandwidth_bytes_per_s=rng.choice([1e9, 2e10]), latency_s=1e-5),
+            ),
+            machines,
+        )
+        for name, tflops in [("fast", 120), ("slow", 60)][: rng.randint(1, 2)]
+    ]
+    chain = random_layers(rng, with_ends(rng.randint(2, 3)))
+    work = workload(chain, batch, rng.randint(1, 20) * 10**6, rng.random() < 0.5)
+    return instance_of(name, work, groups, (2, 0.9), (4, 0.7), limits=ROOMY)
+
+
+def joined(seed: int) -> Instance:
+    """Two to eight machines of two GPUs, joined by two; tensor groups and sequences span them."""
+    made = _drawn(Random(seed), f"joined_{seed}", gpus=4, machines=2, batch=8)
+    attended = {"key_value_bytes": 10**6, "query_bytes": 10**6, "output_tensors": 1}
+    runs = [run.but(layer=attended) for run in made.workload.layer_runs]
+    more = {"kv_heads": 4, "sequence_length": 64, "flash_attention": True}
+    return made.but(
+        workload={"layer_runs": tuple(runs), **more},
+        search={"context_parallel": (1, 4), "zero": (0, 3), "target": "any", "micro_batch": (1,)},
+    )
+
+
+def sharded(seed: int) -> Instance:
+    """Nodes of two or four GPUs, of two types; ZeRO 1 to 3 in one to four groups."""
+    rng = Random(seed)
+    made = _drawn(rng, f"sharded_{seed}", gpus=rng.choice([2, 4]), machines=1, batch=4)
+    search = {"zero": (1, 2, 3), "optimizer_instances": (1, 2), "micro_batch": (1,)}
+    return made.but(search=search, workload={"global_batch": 8 // len(made.cluster.groups)})
+
+
 SPACES: dict[str, Callable[[int], Instance]] = {
     "plain": plain,
     "schedules": all_schedules,
@@ -76,6 +130,9 @@ SPACES: dict[str, Callable[[int], Instance]] = {
     "cramped": cramped,
     "cramped chunks": cramped_chunks,
     "unlike groups": unlike_groups,
+    "joined nodes": joined,
+    "shard groups": sharded,
+    "spot": spot_instance,
 }
 
 

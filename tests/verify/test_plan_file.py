@@ -5,11 +5,15 @@ from typing import Any
 import pytest
 
 from solver.document import PlanDocument
+from solver.options import SolveOptions
+from solver.plan_figures import build_document
 from solver.result import Termination
+from solver.search.driver import solve
 from solver.verify import Effort, Verification, verify_document
 from tests.certified_cases import CASES
 from tests.recorded import as_recorded
 from tests.resealed import forged
+from tests.small_instances import spot_instance
 from tests.verify.forgeries import judged
 
 
@@ -72,3 +76,13 @@ def test_bug_a_plan_space_far_beyond_the_log_was_listed() -> None:
     groups = [one | {"name": name, "nodes": 10**4} for name in "abc"]
     found = problems(document, {"instance.cluster.groups": groups})
     assert any("missing configurations" in problem for problem in found)
+
+
+def test_dearer_terms_are_refused() -> None:
+    """A consistent plan file on demand, where spot costs less, is not the best one."""
+    instance = spot_instance(11)  # with nodes that are taken back
+    groups = tuple(group.but(spot=None) for group in instance.cluster.groups)
+    plain = build_document(solve(instance.but(cluster={"groups": groups})), SolveOptions())
+    offered = [group.model_dump(mode="json") for group in instance.cluster.groups]
+    checked = verify_document(forged(plain, {"instance.cluster.groups": offered}))
+    assert any(problem.startswith("renting.on_spot") for problem in checked.problems)
