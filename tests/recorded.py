@@ -1,4 +1,4 @@
-"""Figures of drawn problems as they are stored in tests/data/figures: how sharp a bound is, too.
+"""Cases of drawn problems as they are stored in tests/data/figures: how sharp a bound is, too.
 
 A bound that got weaker stays sound, and no property sees it; a stored figure does.
 `python -m tests.recorded [TESTS]` writes anew what these tests compare, and its diff is to be read:
@@ -9,8 +9,9 @@ import json
 import os
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields, is_dataclass
+from functools import wraps
 from zlib import crc32
 
 import numpy as np
@@ -19,6 +20,7 @@ from pydantic_core import to_jsonable_python
 
 from tests.conftest import ROOT
 
+Cases = Iterator[tuple[str, object]]  #: each with its case
 FOLDER = ROOT / "tests" / "data" / "figures"
 _ANEW = "HETPLAN_RECORD_FIGURES"
 
@@ -40,6 +42,19 @@ def as_recorded(name: str, figures: Mapping[str, object]) -> None:
     for case, figure in given.items():
         assert case in stored, f"{path.name} has no {case!r}: python -m tests.recorded"
         assert _near(figure, stored[case]), f"{case}: {figure}, stored is {stored[case]}"
+
+
+def recorded(name: str) -> Callable[[Callable[..., Cases]], Callable[..., None]]:
+    """A test that the figures which it yields, each with its case, are those stored."""
+
+    def of_figures(test: Callable[..., Cases]) -> Callable[..., None]:
+        @wraps(test)
+        def run(**fixtures: object) -> None:
+            as_recorded(name, dict(test(**fixtures)))
+
+        return run
+
+    return of_figures
 
 
 def summary(value: object) -> object:

@@ -7,7 +7,7 @@ from formulations.costs.tables import CostTables
 from solver.bounds.closed_forms import ClosedForms
 from tests.bounds.drawn import drawn_configs
 from tests.chain_instances import SLOW, chain_instance, chain_tables
-from tests.recorded import as_recorded
+from tests.recorded import Cases, recorded
 
 #: Optimizer of one layer of a chain: 10,000,007 parameters * (4 + 2 * 12 + 2) B at 1e12 B/s.
 OPTIMIZER_NS = 300_001
@@ -38,9 +38,8 @@ def test_bounds_of_two_equal_stages() -> None:
     assert bounds.filling_ns()[0] == pytest.approx(expected, abs=1)
 
 
-def test_bounds_are_the_recorded_ones() -> None:
-    figures: dict[str, object] = {}
+@recorded("closed_forms")
+def test_bounds_are_the_recorded_ones() -> Cases:
     for name, (instance, configs, times) in drawn_configs().items():
         forms = ClosedForms(instance, configs, times)
-        figures[name] = [sorted(ns.tolist()) for ns in (forms.work_ns(), forms.filling_ns())]
-    as_recorded("closed_forms", figures)
+        yield name, [sorted(ns.tolist()) for ns in (forms.work_ns(), forms.filling_ns())]

@@ -14,7 +14,7 @@ from solver.graph.problem import SplitProblem
 from solver.interrupt import after
 from tests.conftest import present
 from tests.graph.drawn import NO_CUTOFF, best_ns, problems
-from tests.recorded import as_recorded, digest
+from tests.recorded import Cases, digest, recorded
 
 
 def windows(problem: SplitProblem, cutoff: int, lane: int = 0) -> tuple[Layers, ByClass]:
@@ -48,9 +48,9 @@ def test_best_splits_stay_below_the_cutoff(monkeypatch: pytest.MonkeyPatch, comp
     assert all(keeps(problem) for problem in list(problems().values())[compared > 0 :: 2])
 
 
-def test_bounds_are_the_recorded_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+@recorded("cycle_bound")
+def test_bounds_are_the_recorded_ones(monkeypatch: pytest.MonkeyPatch) -> Cases:
     """With classes halved, without, and stopped early; the edges that are left."""
-    figures: dict[str, object] = {}
     for name, problem in list(problems().items())[::3]:
         best = best_ns(name)
         if best is None or not SCHEDULES[problem.schedule].turns:
@@ -68,8 +68,7 @@ def test_bounds_are_the_recorded_ones(monkeypatch: pytest.MonkeyPatch) -> None:
             left = [sum(int(mask.sum()) for mask in way.useful) for way in ways]
             paths = [None if way.path is None else way.path.tolist() for way in ways]
             bounds = [way.bound_ns for way in ways]
-            figures[f"{name} {cutoff} {compared}"] = [bounds, left, digest(paths)]
-    as_recorded("cycle_bound", figures)
+            yield f"{name} {cutoff} {compared}", [bounds, left, digest(paths)]
 
 
 @pytest.mark.parametrize("exponent", [18, 19, 20, 30])

@@ -18,7 +18,7 @@ from solver.bounds.lanes import (
 from solver.graph.placements import StageZones
 from solver.graph.problem import Array, Intervals
 from tests.graph.drawn import drawn_tables, figures, uneven_tables
-from tests.recorded import as_recorded, digest, summary
+from tests.recorded import Cases, digest, recorded, summary
 
 SHARES: dict[Counts, int] = {(0, 3): 2, (1, 2): 5, (2, 1): 6, (3, 0): 7}
 
@@ -52,8 +52,8 @@ def test_a_lane_has_to_do_what_the_others_cannot() -> None:
     assert list(zoned.counts()) == [(2, 1)]  # two lanes have equally many of each zone
 
 
-def test_lanes_are_the_recorded_ones() -> None:
-    made: dict[str, object] = {}
+@recorded("lanes")
+def test_lanes_are_the_recorded_ones() -> Cases:
     uneven = {f"uneven {n} {one}": uneven_tables(n, one > 0) for n in range(10) for one in (0, 1)}
     for name, costs in (drawn_tables() | uneven).items():
         if costs.config.vpp > 1:
@@ -69,5 +69,4 @@ def test_lanes_are_the_recorded_ones() -> None:
         problems = [figures(lane.problem(counts[-1], each, 2)) for each in stages if counts]
         size = places.num_edges(costs.num_layers)
         work = [most, lane.least_ns(7), lane.exact, size]
-        made[name] = [places.there, work, digest(summary([places, lane.room])), problems]
-    as_recorded("lanes", made)
+        yield name, [places.there, work, digest(summary([places, lane.room])), problems]

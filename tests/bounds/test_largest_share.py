@@ -11,22 +11,22 @@ from solver.graph.edges import build_layers
 from solver.graph.problem import Intervals
 from solver.interrupt import after
 from tests.graph.drawn import NO_CUTOFF, best_ns, drawn_tables, problems, uneven_tables
-from tests.recorded import as_recorded, digest, summary
+from tests.recorded import Cases, digest, recorded, summary
 
 
-def test_bounds_are_the_recorded_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+@recorded("largest_share")
+def test_bounds_are_the_recorded_ones(monkeypatch: pytest.MonkeyPatch) -> Cases:
     """Also stopped early; without a graph of all orders the bound is 0, which holds for any plan.
 
     Shares of lanes for cutoffs near the optimum, with as much room as there is and with less.
     """
-    figures: dict[str, object] = {}
     uneven = {
         f"uneven {seed} {one}": uneven_tables(seed, one > 0) for seed in range(4) for one in (0, 1)
     }
     for name, costs in (drawn_tables() | uneven).items():
         intervals, stop = Intervals(costs), after(5, lambda: False)
         bounds = [config_bound_ns(intervals, ns) for ns in (NO_CUTOFF, costs.least_work_ns)]
-        figures[name] = [*bounds, config_bound_ns(intervals, costs.longest_ns, stop)]
+        yield name, [*bounds, config_bound_ns(intervals, costs.longest_ns, stop)]
     for name, problem in problems().items():
         best = best_ns(name)
         if best is None or problem.chunks > 1:
@@ -39,7 +39,6 @@ def test_bounds_are_the_recorded_ones(monkeypatch: pytest.MonkeyPatch) -> None:
                 shares = [most_shares(problem, each, layers, cutoff) for each in rooms]
                 alone = replace(problem, micro_batches=(1,)) if problem.num_lanes == 1 else None
                 most = alone and largest_share.largest_share(alone, room, 50, cutoff)
-                figures[f"{name} {cutoff}"] = [most, digest(summary(shares))]
+                yield f"{name} {cutoff}", [most, digest(summary(shares))]
     monkeypatch.setattr(largest_share, "order_graph", lambda *_: None)
     assert config_bound_ns(Intervals(drawn_tables()["even 5"]), NO_CUTOFF) == 0
-    as_recorded("largest_share", figures)

@@ -13,7 +13,7 @@ from solver.bounds.latency_bottleneck import (
 from solver.graph.cuts import evaluate
 from solver.graph.edges import build_layers, renumbered, shortest_path, to_go
 from tests.graph.drawn import NO_CUTOFF, best_ns, problems
-from tests.recorded import as_recorded, digest, summary
+from tests.recorded import Cases, digest, recorded, summary
 
 
 def test_no_step_is_below_what_stages_add() -> None:
@@ -34,9 +34,9 @@ def test_no_step_is_below_what_stages_add() -> None:
     assert tight >= 8
 
 
-def test_bounds_are_the_recorded_ones() -> None:
+@recorded("latency_bottleneck")
+def test_bounds_are_the_recorded_ones() -> Cases:
     """Edges left below cutoffs, least terms of lanes, and paths within limits on these."""
-    figures: dict[str, object] = {}
     for name, problem in problems().items():
         best, layers = best_ns(name), build_layers(problem, NO_CUTOFF)
         if best is None:
@@ -52,5 +52,4 @@ def test_bounds_are_the_recorded_ones() -> None:
             path = least_path(layers, np.array(least) * (20 + more) // 20)
             paths.append(None if path is None else path_of(layers, path[None]))
         costs = [[latencies(layers, lane), terms(problem, layers, lane)] for lane in lanes]
-        figures[name] = [left, least, digest(summary([costs, paths]))]
-    as_recorded("latency_bottleneck", figures)
+        yield name, [left, least, digest(summary([costs, paths]))]

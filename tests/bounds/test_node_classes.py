@@ -19,7 +19,7 @@ from solver.graph.placements import allowed_layers
 from solver.graph.problem import Intervals
 from tests.chain_instances import FAST, OUTSIDE, SLOW, chain_instance
 from tests.graph.drawn import drawn_tables, figures
-from tests.recorded import as_recorded, digest, summary
+from tests.recorded import Cases, digest, recorded, summary
 from tests.seeds import one_each
 from tests.small_instances import plain_config
 
@@ -46,9 +46,9 @@ def test_bug_least_costs_were_those_near_both_ends() -> None:
     assert max(_starts(placer, 0)) == 80  # of 88 slots
 
 
-def test_graphs_are_the_recorded_ones() -> None:
+@recorded("node_classes")
+def test_graphs_are_the_recorded_ones() -> Cases:
     """Of stages that take as much of two resources as there is."""
-    made: dict[str, object] = {}
     for name, costs in drawn_tables().items():
         intervals, placer, config = Intervals(costs), Placer(costs), costs.config
         if config.vpp > 1:
@@ -68,8 +68,7 @@ def test_graphs_are_the_recorded_ones() -> None:
             allowed = [masks[way.what.now] for way in ways]
             arcs += [graph.arcs(k, ways, allowed, rows, graph.tails, 2)] * bool(ways)
         problem = figures(graph.problem(arcs, graph.tails, 2))
-        made[name] = [classes, alone, rings, fewer, problem]
-    as_recorded("node_classes", made)
+        yield name, [classes, alone, rings, fewer, problem]
 
 
 @pytest.mark.parametrize("dp", one_each(range(1, 13), 4))

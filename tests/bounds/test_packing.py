@@ -3,17 +3,16 @@
 from solver.bounds.closed_forms import closed_forms
 from solver.bounds.packing import packed_ns, refuted
 from tests.bounds.drawn import drawn_configs
-from tests.recorded import as_recorded
+from tests.recorded import Cases, recorded
 
 
-def test_bounds_are_the_recorded_ones() -> None:
+@recorded("packing")
+def test_bounds_are_the_recorded_ones() -> Cases:
     """From the closed forms on, and what is refuted at a third more."""
-    figures: dict[str, object] = {}
     for name, (instance, configs, times) in drawn_configs().items():
         forms = closed_forms(instance, configs, times)
         known = [form.bound_ns for form in forms]
         above = [ns * 4 // 3 for ns in known]
         flags = refuted(instance, configs, times, above)
-        figures[name] = [sorted(packed_ns(instance, configs, times, known)), sum(flags)]
+        yield name, [sorted(packed_ns(instance, configs, times, known)), sum(flags)]
     assert packed_ns(instance, [], [], []) == refuted(instance, [], [], []) == []
-    as_recorded("packing", figures)

@@ -5,7 +5,7 @@ import pytest
 from solver.bounds.placement_independent import ConfigColumns, send_ns, tails, tied_ns
 from tests.bounds.drawn import drawn_configs
 from tests.chain_instances import equal_nodes
-from tests.recorded import as_recorded, digest, summary
+from tests.recorded import Cases, digest, recorded, summary
 
 
 def columns(tied: bool = False, zero: int = 0, **sizes: int) -> ConfigColumns:
@@ -27,11 +27,10 @@ def test_transfers_inside_and_between_nodes(dp: int, pp: int, expected_ns: int) 
     assert send_ns(columns(nodes=2, gpus=4, tp=1, dp=dp, pp=pp)).tolist() == [expected_ns]
 
 
-def test_costs_are_the_recorded_ones() -> None:
-    figures: dict[str, object] = {}
+@recorded("placement_independent")
+def test_costs_are_the_recorded_ones() -> Cases:
     for name, (instance, space, _) in drawn_configs().items():
         columns = ConfigColumns(instance, space)
         after = tails(columns)
         times = [send_ns(columns), tied_ns(columns), after.start, after.layers]
-        figures[name] = [*(ns.sum() for ns in times), digest(summary(times))]
-    as_recorded("placement_independent", figures)
+        yield name, [*(ns.sum() for ns in times), digest(summary(times))]

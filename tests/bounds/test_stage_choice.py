@@ -8,7 +8,7 @@ from solver.bounds.stage_choice import StageChoice
 from solver.graph.problem import Intervals
 from solver.heuristics.time_tables import TimeTables
 from solver.search.enumeration import enumerate_config
-from tests.recorded import as_recorded
+from tests.recorded import Cases, recorded
 from tests.seeds import one_each
 from tests.stage_degrees import meshed_instance, stage_instance
 
@@ -27,11 +27,10 @@ def test_no_bound_is_above_the_best_plan(seed: int) -> None:
     assert share == 0 or share > 1 / 10
 
 
-def test_bounds_are_the_recorded_ones() -> None:
-    figures: dict[str, object] = {}
+@recorded("stage_choice")
+def test_bounds_are_the_recorded_ones() -> Cases:
     for make in (stage_instance, meshed_instance):
         for seed in range(8):
             choice = StageChoice(instance := make(seed))
             staged = [config for config in configs(instance) if config.per_stage]
-            figures[f"{make.__name__} {seed}"] = sorted(map(choice.bound_ns, staged))
-    as_recorded("stage_choice", figures)
+            yield f"{make.__name__} {seed}", sorted(map(choice.bound_ns, staged))

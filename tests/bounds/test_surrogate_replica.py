@@ -7,7 +7,7 @@ from solver.bounds.surrogate_replica import Relaxation, SurrogateReplica, order_
 from solver.graph.problem import Intervals
 from tests.graph.drawn import best_ns, drawn_tables, figures, problems
 from tests.random_configs import crowded_instance
-from tests.recorded import as_recorded, digest, summary
+from tests.recorded import Cases, digest, recorded, summary
 from tests.small_instances import plain_config
 
 
@@ -27,9 +27,9 @@ def test_bug_an_order_takes_no_nodes_that_later_stages_want() -> None:
     assert order_along(three_types(), (0, 2, 2, 2, 2, 0)) == (0, 2, 2, 1, 1, 0)
 
 
-def test_relaxations_are_the_recorded_ones() -> None:
+@recorded("surrogate_replica")
+def test_relaxations_are_the_recorded_ones() -> Cases:
     """Below cutoffs near the optimum; weights in few units where graphs have to be small."""
-    made: dict[str, object] = {}
     for name, costs in drawn_tables().items():
         config, all_orders = costs.config, f"{name} all orders"
         if all_orders not in problems() or config.pp == 1 or costs.num_micro_batches % config.dp:
@@ -46,12 +46,11 @@ def test_relaxations_are_the_recorded_ones() -> None:
             ways = relaxation.bound_ns, relaxation.groups, relaxation.reach_ns
             problem = relaxation.problem and figures(relaxation.problem)
             order = relaxation.groups and order_along(costs, relaxation.groups)
-            made[f"{name} {part}"] = [refuted, left, ways, order, problem]
+            yield f"{name} {part}", [refuted, left, ways, order, problem]
         weights = [int(replica.weighed(w, u).most[0]) for w in replica.weightings for u in (1, 2)]
         small = [
             replica.graph(replica.allowed, replica.weighed(replica.weightings[-1], u), most) is None
             for u in (1, 4)
             for most in (10, 100, 1000)
         ]
-        made[name] = [weights, small, digest(summary(replica.weightings))]
-    as_recorded("surrogate_replica", made)
+        yield name, [weights, small, digest(summary(replica.weightings))]

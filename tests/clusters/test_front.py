@@ -12,7 +12,7 @@ from solver.clusters.front import Figures, Front, Measure
 from solver.front_document import Aim, FrontDocument
 from solver.verify import verify_front
 from tests.oracles.preemption import all_terms
-from tests.recorded import as_recorded
+from tests.recorded import Cases, recorded
 from tests.seeds import one_each
 from tests.small_families import points_of, searched, small_family, times_by_force
 
@@ -99,9 +99,9 @@ def test_limits_are_of_steps_that_are_kept(
         assert sorted(ours) == [pytest.approx(figure) for figure in best]
 
 
-def test_fronts_are_the_recorded_ones() -> None:
+@recorded("front")
+def test_fronts_are_the_recorded_ones() -> Cases:
     """Of plans offered in turn: figures, cutoffs, and what dominates half of them."""
-    figures = {}
     for seed in SEEDS:
         for measure in (Measure(spot_family(seed)), Measure(small_family(seed), "subsets")):
             family, rng = measure.family, random.Random(seed)
@@ -112,5 +112,4 @@ def test_fronts_are_the_recorded_ones() -> None:
             cutoffs = [[*counts, cutoff] for counts, cutoff in known.cutoffs.items()]
             over = [known.dominating(counts, 5 * 10**6) for counts in family.members()]
             by = [point and [*point.counts] for point in over]
-            figures[f"{seed} {measure.aim}"] = [measure.aim, measure.limited, best, cutoffs, by]
-    as_recorded("front", figures)
+            yield f"{seed} {measure.aim}", [measure.aim, measure.limited, best, cutoffs, by]

@@ -18,14 +18,14 @@ from tests.command_line import output
 from tests.conftest import text_of
 from tests.costs.drawn import drawn
 from tests.oracles.agreement import pages_suffice
-from tests.recorded import as_recorded, summary
+from tests.recorded import Cases, recorded, summary
 
 test_pages_suffice = pages_suffice(2, 17, 23, 57)
 
 
-def test_times_are_the_recorded_ones() -> None:
+@recorded("compute")
+def test_times_are_the_recorded_ones() -> Cases:
     """Sums over layers of both passes by the analytic model, by group and way to recompute."""
-    figures: dict[str, object] = {}
     for name, instance, plan, _ in drawn(2, 7, 13, 17, 23, 24, 57):
         config, workload = plan.config, instance.workload
         if not config.per_stage:
@@ -38,8 +38,7 @@ def test_times_are_the_recorded_ones() -> None:
                 list(analytic_s(run.layer, group, workload.precision, 2, 3, True))
                 for run in workload.layer_runs
             ]
-            figures[name] = [summary(arrays), alone]
-    as_recorded("compute", figures)
+            yield name, [summary(arrays), alone]
     # 30 days in micro-batches of two are within the limit of 52
     slow = chain_instance([round(30 * 86_400 / 0.012)], [SLOW])
     assert layer_times(slow, uniform_degrees(slow, 1), 2, "none").forward_ns.any()

@@ -8,22 +8,21 @@ from formulations.plan import Degrees
 from tests.chain_instances import equal_nodes
 from tests.costs.drawn import drawn
 from tests.oracles.agreement import pages_suffice
-from tests.recorded import as_recorded
+from tests.recorded import Cases, recorded
 from tests.small_instances import layer
 
 test_pages_suffice = pages_suffice(2, 7, 13, 15)
 
 
-def test_traffic_is_the_recorded_one() -> None:
+@recorded("context")
+def test_traffic_is_the_recorded_one() -> Cases:
     """Of a block, and how each layer attends."""
-    figures: dict[str, object] = {}
     for name, instance, plan, _ in drawn(2, 7, 13, 15, 24, 33):
         (group, *_), (_, block, *_) = instance.cluster.groups, instance.workload.layers
         for method in ("ring", "all_to_all"):
             told = instance.but(search={"context_method": method})
             seconds = [context_s(told, block, group, Degrees(tp=2, cp=cp), 3) for cp in (1, 2)]
-            figures[f"{name} {method}"] = [*map(list, seconds), context_methods(told, plan.config)]
-    as_recorded("context", figures)
+            yield f"{name} {method}", [*map(list, seconds), context_methods(told, plan.config)]
 
 
 def test_bug_weighted_sums_wait_for_the_attention() -> None:

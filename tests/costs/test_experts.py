@@ -15,14 +15,14 @@ from formulations.instance.sizes import MoeSizes
 from tests.architectures import MIXTRAL, build
 from tests.costs.drawn import drawn
 from tests.oracles.agreement import pages_suffice
-from tests.recorded import as_recorded
+from tests.recorded import Cases, recorded
 
 test_pages_suffice = pages_suffice(7, 13, 24, 44)
 
 
-def test_products_and_members_are_the_recorded_ones() -> None:
+@recorded("experts")
+def test_products_and_members_are_the_recorded_ones() -> Cases:
     """Of every kind of layer; who shares a node, and an all-to-all of 1 MB among them."""
-    figures: dict[str, object] = {}
     for name, instance, plan, _ in drawn(7, 13, 24, 33, 44):
         config, groups = plan.config, instance.cluster.groups
         if not config.per_stage:
@@ -35,8 +35,7 @@ def test_products_and_members_are_the_recorded_ones() -> None:
             ranks = [ranks_per_node(instance, config, j) for j in range(len(groups))]
             sent_s = all_to_all_s(members, 1e6, *links, 3.0, ranks[0])
             shared = [members.ep, members.together, *members.node_groups]
-            figures[name] = [*map(list, seconds), ranks, sent_s, shared]
-    as_recorded("experts", figures)
+            yield name, [*map(list, seconds), ranks, sent_s, shared]
 
 
 @pytest.mark.parametrize(("shared", "etp_tp", "etp_1"), [(0, 2, 1), (1, 3, 2), (2, 3, 2)])

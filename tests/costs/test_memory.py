@@ -11,15 +11,15 @@ from formulations.schedules.registry import held
 from tests.chain_instances import equal_nodes
 from tests.costs.drawn import drawn
 from tests.oracles.agreement import check_memory, pages_suffice
-from tests.recorded import as_recorded, summary
+from tests.recorded import Cases, recorded, summary
 from tests.small_instances import layer
 
 test_pages_suffice = pages_suffice(1, 7, 13, 29, 46, 52, check=check_memory)
 
 
-def test_bytes_are_the_recorded_ones() -> None:
+@recorded("memory")
+def test_bytes_are_the_recorded_ones() -> Cases:
     """By layer of the first group and by kind; of each GPU at its fullest moment."""
-    figures: dict[str, object] = {}
     for name, instance, plan, tables in drawn(1, 7, 13, 29, 46, 52):
         memory, sums = tables.memory[0], HeldBytes(tables.memory[0])
         ways = [[*map(summary, kept[1:])] for kept in memory.kept]
@@ -30,8 +30,7 @@ def test_bytes_are_the_recorded_ones() -> None:
         need = [sums.need(way, moments, *bounds).tolist() for way in range(len(memory.kept))]
         gpus = [list(parts) for replica in plan_memory(instance, plan) for parts in replica]
         fixed = [memory.fixed_bytes, summary(layers), need]
-        figures[name] = [*fixed, ways, gpus[0], gpus[-1]]
-    as_recorded("memory", figures)
+        yield name, [*fixed, ways, gpus[0], gpus[-1]]
 
 
 def test_equal_layers_count_each_in_what_a_step_may_keep() -> None:

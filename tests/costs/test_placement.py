@@ -9,31 +9,33 @@ from tests.brute_force import all_orders
 from tests.chain_instances import equal_nodes
 from tests.oracles.agreement import pages_suffice
 from tests.random_configs import random_tables, wide_zones
-from tests.recorded import as_recorded
+from tests.recorded import Cases, recorded
 
 test_pages_suffice = pages_suffice(4, 5, 34, 41)
 
 
-def test_costs_of_drawn_orders_are_the_recorded_ones() -> None:
+@recorded("placement")
+def test_costs_of_drawn_orders_are_the_recorded_ones() -> Cases:
     cases = {
         f"{seed} {zones}": random_tables(seed, zones)
         for seed in range(12)
         for zones in (False, True)
     }
     cases |= {f"{seed} wide": wide_zones(seed) for seed in range(4)}
-    figures = {}
     for name, tables in cases.items():
         orders = all_orders(tables)
         costs = Placer(tables).costs(random.Random(name).choice(orders))
-        figures[name] = [
-            costs.group_of_slot @ np.arange(tables.config.slots),
-            costs.send_ns.sum(),
-            costs.send_ns.max(initial=0),
-            *(times.sum(axis=-1).tolist() for times in (costs.sync_ns, costs.gather_ns)),
-            *(times.tolist() for times in (costs.sync_latency_ns, costs.gather_latency_ns)),
-            costs.embedding_ns,
-        ]
-    as_recorded("placement", figures)
+        yield (
+            name,
+            [
+                costs.group_of_slot @ np.arange(tables.config.slots),
+                costs.send_ns.sum(),
+                costs.send_ns.max(initial=0),
+                *(times.sum(axis=-1).tolist() for times in (costs.sync_ns, costs.gather_ns)),
+                *(times.tolist() for times in (costs.sync_latency_ns, costs.gather_latency_ns)),
+                costs.embedding_ns,
+            ],
+        )
 
 
 def test_bug_gpus_that_share_sequences_reduce_the_tied_matrix_each() -> None:

@@ -16,22 +16,21 @@ from tests.costs.drawn import drawn
 from tests.hand_made import results
 from tests.oracles.agreement import pages_suffice
 from tests.random_configs import slower
-from tests.recorded import as_recorded, summary
+from tests.recorded import Cases, recorded, summary
 from tests.seeds import few_and_many
 
 test_pages_suffice = pages_suffice(5, 12, 46)
 
 
-def test_costs_are_the_recorded_ones() -> None:
+@recorded("plan_costs")
+def test_costs_are_the_recorded_ones() -> Cases:
     """Of every stage and replica; of rounding at most."""
-    figures: dict[str, object] = {}
     for name, instance, plan, tables in drawn(5, 11, 12, 23, 46):
         costs, config = plan_costs(instance, plan), plan.config
         arrays = [value for value in vars(costs).values() if isinstance(value, np.ndarray)]
         ready = np.arange(config.pp)[:, None] * 1000
         rounding = rounding_error_ns(config, tables.num_layers, max(costs.micro_batches))
-        figures[name] = summary([*arrays, synced_ns(costs, ready), costs.embedding_ns, rounding])
-    as_recorded("plan_costs", figures)
+        yield name, summary([*arrays, synced_ns(costs, ready), costs.embedding_ns, rounding])
 
 
 SCALE = 1 << 18  # times of the slowest instances stay within the longest step

@@ -18,7 +18,7 @@ from formulations.costs.renting import (
 )
 from formulations.instance.preemption import Preemption
 from tests.oracles.preemption import all_terms
-from tests.recorded import as_recorded
+from tests.recorded import Cases, recorded
 from tests.small_instances import spot_instance
 
 RATES = [0.0, 1e-12, 1e-6, 1e-4, 1e-3, 0.01, 0.3, 10.0]
@@ -33,9 +33,9 @@ def test_terms_are_the_best_of_all(seed: int) -> None:
     assert terms_of(instance, used).useful_usd_per_hour == pytest.approx(least, rel=1e-7)
 
 
-def test_terms_are_the_recorded_ones() -> None:
+@recorded("renting")
+def test_terms_are_the_recorded_ones() -> Cases:
     """Of all nodes, of those of the last group alone, and listed twice; under three limits."""
-    figures: dict[str, object] = {}
     for seed in range(16):
         instance = spot_instance(seed)
         groups = instance.cluster.groups
@@ -48,10 +48,9 @@ def test_terms_are_the_recorded_ones() -> None:
             for nodes in (used, (0,) * (len(used) - 1) + used[-1:]):
                 choices.append(terms_of(instance.but(limits=limits), nodes))
                 choices.extend(worthwhile_terms(instance.but(limits=limits), nodes))
-            figures[f"{seed} {limit}"] = [[list(each[0]), *each[1:]] for each in choices]
+            yield f"{seed} {limit}", [[list(each[0]), *each[1:]] for each in choices]
         plain = instance.but(preemption=None, objective={"minimize": "step_time"})
-        figures[f"{seed}"] = [rent, len(worthwhile_terms(plain, used))]
-    as_recorded("renting", figures)
+        yield f"{seed}", [rent, len(worthwhile_terms(plain, used))]
     assert is_within(1.0, 1.0)
     assert not is_within(1.1, 1.0)
 
@@ -64,9 +63,9 @@ def test_best_interval_is_dalys(mean_min: float, best_min: float) -> None:
     assert best_s / 60 == pytest.approx(best_min, rel=0.01)
 
 
-def test_slowdowns_are_the_recorded_ones_and_grow_with_the_rate() -> None:
+@recorded("renting")
+def test_slowdowns_are_the_recorded_ones_and_grow_with_the_rate() -> Cases:
     """Intervals, and whole steps of 1 s, 400 s and 3 h; finite, and at least 1."""
-    figures: dict[str, object] = {}
     for every_s, restart, checkpoint in product((None, 5.0, 600.0), (0.0, 121.0), (0.0, 15.8)):
         preemption = Preemption(
             restart_s=restart, checkpoint_s=checkpoint, checkpoint_every_s=every_s
@@ -80,8 +79,7 @@ def test_slowdowns_are_the_recorded_ones_and_grow_with_the_rate() -> None:
             best = best_cycle(rate * checkpoint) + rate * restart
             assert slowdown(preemption, rate) == pytest.approx(math.exp(min(best, MOST_EXPONENT)))
         intervals = [checkpoint_every_s(preemption, rate) for rate in (5e-324, *RATES)]
-        figures[f"{every_s} {restart} {checkpoint}"] = [slowdowns, intervals, steps]
-    as_recorded("renting", figures)
+        yield f"{every_s} {restart} {checkpoint}", [slowdowns, intervals, steps]
     endless = Preemption(restart_s=1e6, checkpoint_s=1e3)
     assert slowdown(endless, 1e3) == math.exp(MOST_EXPONENT)
     assert slowdown(endless, 5e-324) == pytest.approx(1, abs=2e-6)

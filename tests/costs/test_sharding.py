@@ -19,15 +19,15 @@ from tests.chain_instances import equal_nodes
 from tests.costs.drawn import drawn
 from tests.oracles.agreement import pages_suffice
 from tests.random_configs import zoned
-from tests.recorded import as_recorded, summary
+from tests.recorded import Cases, recorded, summary
 from tests.small_instances import expert_instance, plain_config
 
 test_pages_suffice = pages_suffice(1, 3, 7, 44, 305, 361, 394)
 
 
-def test_exchanges_are_the_recorded_ones() -> None:
+@recorded("sharding")
+def test_exchanges_are_the_recorded_ones() -> Cases:
     """What passes take longer for them, rings of experts, and layers alike in their bytes."""
-    figures: dict[str, object] = {}
     for name, instance, plan, tables in drawn(1, 3, 7, 13, 24, 33, 44, 54):
         if not plan.config.per_stage:
             config, columns = plan.config, TimeColumns(instance)
@@ -41,7 +41,7 @@ def test_exchanges_are_the_recorded_ones() -> None:
             passes = ("forward_ns", "backward_ns", "weight_ns")
             more = [getattr(times, each) - getattr(alone, each) for each in passes]
             masks = layers_alike(config, tables.gradient_bytes)
-            figures[name] = summary([more, tables.expert_rings_ns(2), len(masks), masks[0]])
+            yield name, summary([more, tables.expert_rings_ns(2), len(masks), masks[0]])
     for seed in range(0, 24, 2):  # unlike nodes, in zones or not
         instance = expert_instance(seed)
         instance = zoned(instance, seed) if seed % 4 else instance
@@ -49,12 +49,12 @@ def test_exchanges_are_the_recorded_ones() -> None:
         for n, config in enumerate(shared[:: 1 + len(shared) // 3]):
             sizes = np.full((1, len(config.degrees)), 10**6)
             rings = expert_rings_ns(instance, config, 1, sizes)
-            figures[f"experts {seed}.{n}"] = [int(rings[0]), config.ep, config.pp]
+            yield f"experts {seed}.{n}", [int(rings[0]), config.ep, config.pp]
     # stages of 10 ranks that straddle nodes of 6; a layer without experts
     straddling = plain_config((5,), dp=10, pp=3, ep=2)
     sizes = np.array([[1_000_000], [0]], dtype=np.int64)
     rings = expert_rings_ns(equal_nodes(5, 6, 1, 1, 1).instance, straddling, 2, sizes)
-    figures["straddling"] = rings.tolist()
+    yield "straddling", rings.tolist()
     # tensor groups of 2 in three parts, of 1, of 2, and of 4 on nodes that are not used
     degrees = (Degrees(tp=2, parts=3), Degrees(tp=1), Degrees(tp=2), Degrees(tp=4))
     unlike = plain_config((1, 1, 1, 0)).but(degrees=degrees)
@@ -64,5 +64,4 @@ def test_exchanges_are_the_recorded_ones() -> None:
     whole = [instance.but(search={"scatter_gather": split}) for split in (True, False)]
     lanes = [message_lanes(each, degrees[0], 4) for each in whole]
     alike = [mask.tolist() for mask in layers_alike(unlike, sizes)]
-    figures["lanes"] = [widest_group(unlike), lanes, alike]
-    as_recorded("sharding", figures)
+    yield "lanes", [widest_group(unlike), lanes, alike]

@@ -22,7 +22,7 @@ from tests import brute_force
 from tests.chain_instances import equal_nodes
 from tests.oracles.agreement import pages_suffice
 from tests.random_configs import cramped_tables
-from tests.recorded import as_recorded, summary
+from tests.recorded import Cases, recorded, summary
 from tests.seeds import few_and_many
 
 test_pages_suffice = pages_suffice(11, 23, 46)
@@ -86,9 +86,9 @@ def test_devices_take_the_least_that_fits(seeds: Sequence[int]) -> None:
 
 
 @pytest.mark.parametrize("schedule", [*SCHEDULES, "interleaved"])
-def test_stages_are_the_recorded_ones(schedule: str) -> None:
+@recorded("stage_costs")
+def test_stages_are_the_recorded_ones(schedule: str) -> Cases:
     """Times up to each layer, what is recomputed beyond them, and of devices the ways."""
-    figures: dict[str, object] = {}
     for seed in range(6):
         tables = cramped_tables(seed, schedule)
         stages, config = StageCosts(tables), tables.config
@@ -103,8 +103,7 @@ def test_stages_are_the_recorded_ones(schedule: str) -> None:
             (first,) = stages.recomputed(0, groups[0], m, chunks[:1])
             assert recomputed_ns(tables, groups[0], chunks[0], first) == extra[0][chunks[0]]
         passes = stages.forward, stages.backward, stages.weight, stages.optimizer
-        figures[f"{schedule} {seed}"] = summary([*passes, *extra, *alike, chosen, least])
-    as_recorded("stage_costs", figures)
+        yield f"{schedule} {seed}", summary([*passes, *extra, *alike, chosen, least])
 
 
 def test_what_fills_a_gpu_to_the_last_byte_fits() -> None:

@@ -12,16 +12,16 @@ from formulations.space.slots import stage_places
 from tests.chain_instances import equal_nodes
 from tests.costs.drawn import drawn
 from tests.oracles.agreement import pages_suffice
-from tests.recorded import as_recorded, summary
+from tests.recorded import Cases, recorded, summary
 from tests.small_instances import plain_config
 from tests.stage_degrees import stage_instance
 
 test_pages_suffice = pages_suffice(0, 11, 16, 21, 38, 46, 54)
 
 
-def test_places_are_the_recorded_ones() -> None:
+@recorded("stage_places")
+def test_places_are_the_recorded_ones() -> Cases:
     """Rings of every place, messages and tied matrices between all pairs; of more stages too."""
-    figures: dict[str, object] = {}
     tables_of = {name: tables for name, *_, tables in drawn(0, 11, 16, 21)}
     for seed in range(12):
         instance = stage_instance(seed)
@@ -41,8 +41,7 @@ def test_places_are_the_recorded_ones() -> None:
             placed = order and placement_of(tables, order)
             times = placed and summary([placed.send_ns, placed.sync_ns])
             nodes = [placer.num_nodes(x) for x in places]
-            figures[name] = [rings, sends, tied, nodes, stages, times]
-    as_recorded("stage_places", figures)
+            yield name, [rings, sends, tied, nodes, stages, times]
 
 
 @pytest.mark.parametrize(("tp", "dp"), [(1, 2), (2, 1), (2, 2)])

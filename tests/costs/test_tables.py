@@ -5,23 +5,22 @@ import numpy as np
 from tests.costs.drawn import drawn
 from tests.oracles.agreement import pages_suffice
 from tests.random_configs import extreme_tables, random_tables
-from tests.recorded import as_recorded, summary
+from tests.recorded import Cases, recorded, summary
 
 test_pages_suffice = pages_suffice(9, 13, 14)
 
 
-def test_tables_are_the_recorded_ones() -> None:
+@recorded("tables")
+def test_tables_are_the_recorded_ones() -> Cases:
     """By layer and group, and what they leave out at least and at most."""
     tables = {f"drawn {name}": tables for name, *_, tables in drawn(5, 9, 11, 13, 14)}
     tables |= {f"zb-h1 {n}": random_tables(n, n % 2 > 0, "zb-h1") for n in range(4)}
     tables |= {f"extreme {n}": extreme_tables(n) for n in range(1, 9)}
-    figures = {}
     for name, t in tables.items():
         blocks = t.num_blocks(np.arange(t.num_layers), np.arange(t.num_layers) + 1)
         sizes = t.send_bytes, t.embedding_bytes, t.tied, t.tensors, t.num_micro_batches, t.roomiest
         least = t.least_forward_ns, t.least_work_ns, t.longest_ns, t.min_blocks, t.slots_per_node
         arrays = *t.longest_passes, *t.passes, t.optimizer_ns, t.gather_bytes, t.capacity_bytes
-        figures[name] = summary([sizes, least, arrays, t.expert_rings_ns(1), blocks])
+        yield name, summary([sizes, least, arrays, t.expert_rings_ns(1), blocks])
         assert t.plan_config == (t.by_place.config if t.by_place else t.config)
         assert (blocks == t.is_block).all()
-    as_recorded("tables", figures)

@@ -11,12 +11,12 @@ from formulations.node_sharing import NodeSplit
 from formulations.plan import Recomputed
 from tests.random_configs import zoned
 from tests.random_fleets import STRATEGY, enlarged, even_designs, fleet_instance, random_template
-from tests.recorded import as_recorded, summary
+from tests.recorded import Cases, recorded, summary
 
 
-def test_costs_are_the_recorded_ones() -> None:
+@recorded("template_costs")
+def test_costs_are_the_recorded_ones() -> Cases:
     """Passes, messages, tied matrix, memory and exchanges of random templates, in zones too."""
-    figures: dict[str, object] = {}
     for seed in range(24):
         instance, rng = enlarged(seed), random.Random(seed)
         instance = instance if seed % 3 else zoned(instance, 2 * seed + 1)
@@ -46,8 +46,7 @@ def test_costs_are_the_recorded_ones() -> None:
         design = Design(template=template, strategy=strategy)
         exchanges = list(exchange_times_ns(instance, design, 4))
         used = costs.used_bytes(3), costs.fits(1), costs.fits(100), costs.embedding_ns
-        figures[f"{seed}"] = summary([arrays, used, exchanges, degrees])
-    as_recorded("template_costs", figures)
+        yield f"{seed}", summary([arrays, used, exchanges, degrees])
 
 
 PAIR = even_designs(range(2, 3))[0]

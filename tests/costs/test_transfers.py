@@ -22,7 +22,7 @@ from formulations.instance.transformer import build_workload
 from tests.chain_instances import equal_nodes
 from tests.oracles.agreement import pages_suffice
 from tests.random_configs import wide_zones
-from tests.recorded import as_recorded
+from tests.recorded import Cases, recorded
 from tests.stage_degrees import unlike_tables
 
 test_pages_suffice = pages_suffice(8, 34, 41, 59)
@@ -56,9 +56,9 @@ def test_bug_ring_over_four_zones_went_in_the_order_of_their_names(zones: str) -
     assert costs.sync_ns[:, 0].tolist() == [120_000_000] * 2
 
 
-def test_crossings_are_the_recorded_ones() -> None:
+@recorded("transfers")
+def test_crossings_are_the_recorded_ones() -> Cases:
     """Messages of each stage, its ring and the tied matrix, in zones; of links inside and out."""
-    figures: dict[str, object] = {}
     tables_of = [*map(wide_zones, range(10)), *map(unlike_tables, range(5, 90, 6))]
     for n, tables in enumerate(filter(None, tables_of)):
         config, groups = tables.config, tables.instance.cluster.groups
@@ -70,5 +70,4 @@ def test_crossings_are_the_recorded_ones() -> None:
         rings = [ring and [*ring[0], ring[1]] for ring in map(crossings.ring, stages)]
         links = [outside_ns(tables, j, 3, groups[j].inter_node, 2), inside_ns(tables, j, 2)]
         links.append(embedding_ns(tables, j, 3, groups[j].inter_node))
-        figures[f"{n}"] = [sends, rings, crossings.embedding_ns(), links]
-    as_recorded("transfers", figures)
+        yield f"{n}", [sends, rings, crossings.embedding_ns(), links]

@@ -16,7 +16,7 @@ from solver.interrupt import Stop, after
 from solver.search.enumeration import enumerate_config
 from tests.graph.drawn import NO_CUTOFF, Questions, drawn_tables, staged_tables
 from tests.random_configs import random_optimum_ns, random_tables
-from tests.recorded import as_recorded, digest
+from tests.recorded import Cases, digest, recorded
 from tests.seeds import few_and_many
 
 
@@ -51,9 +51,9 @@ def test_bounds_of_searches_cut_short_are_below_the_optimum(
         assert (known.step_time_ns, known.bound_ns, known.complete) == (best, best, True)
 
 
-def test_work_is_the_recorded_one(monkeypatch: pytest.MonkeyPatch) -> None:
+@recorded("by_device")
+def test_work_is_the_recorded_one(monkeypatch: pytest.MonkeyPatch) -> Cases:
     """Bounds when stopped, plans and questions until it is done; also of stages by place."""
-    figures: dict[str, object] = {}
     monkeypatch.setattr(by_device, "FEW", 4)
     monkeypatch.setattr(by_device, "FIRST_HALVES", 4)
     for name, costs in (drawn_tables() | staged_tables()).items():
@@ -67,8 +67,7 @@ def test_work_is_the_recorded_one(monkeypatch: pytest.MonkeyPatch) -> None:
             else:
                 known = answer(costs, limit, gap, stop)
             told.append([known.step_time_ns, known.bound_ns, known.complete, digest(known.plan)])
-        figures[name] = [asked.number, *told]
-    as_recorded("by_device", figures)
+        yield name, [asked.number, *told]
 
 
 def test_graphs_that_are_too_big_are_left_to_single_orders(monkeypatch: pytest.MonkeyPatch) -> None:

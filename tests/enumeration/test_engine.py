@@ -15,7 +15,7 @@ from solver.graph.edges import build_layers
 from solver.graph.problem import SplitProblem
 from solver.interrupt import after
 from tests.graph.drawn import NO_CUTOFF, Questions, chain_splits, chain_time, problems, random_chain
-from tests.recorded import as_recorded, digest, summary
+from tests.recorded import Cases, digest, recorded, summary
 from tests.seeds import one_each
 
 
@@ -64,12 +64,12 @@ def test_bug_what_windows_have_proved_is_not_enumerated() -> None:
     assert search.enumerate(lambda: True)
 
 
-def test_work_is_the_recorded_one(monkeypatch: pytest.MonkeyPatch) -> None:
+@recorded("engine")
+def test_work_is_the_recorded_one(monkeypatch: pytest.MonkeyPatch) -> Cases:
     """From starts and descents on; with little effort before windows, and by growing cutoffs."""
     monkeypatch.setattr(engine, "FIRST_EXTENSIONS", 3)
     monkeypatch.setattr(engine, "MOST_MOVES", 5)
     monkeypatch.setattr(engine, "MANY_MICRO_BATCHES", 6)
-    figures: dict[str, object] = {}
     for name, problem in list(problems().items())[::2]:
         layers = build_layers(problem, NO_CUTOFF)
         if not all(map(len, layers)):
@@ -82,5 +82,4 @@ def test_work_is_the_recorded_one(monkeypatch: pytest.MonkeyPatch) -> None:
             known.append(solve_split(problem, best + 1, 0.0, stop))
             known.append(deepened(problem, best * 9 // 10, best + 9, 0.02, stop))
         told = [(each.step_time_ns, each.bound_ns, each.complete) for each in known]
-        figures[name] = [best, moves, digest(first), asked.number, told]
-    as_recorded("engine", figures)
+        yield name, [best, moves, digest(first), asked.number, told]

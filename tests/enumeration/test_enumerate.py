@@ -8,7 +8,7 @@ from solver.enumeration.enumerate import Enumerator, below
 from solver.graph.edges import build_layers, renumbered
 from solver.interrupt import after
 from tests.graph.drawn import NO_CUTOFF, Questions, chain_splits, chain_time, problems, random_chain
-from tests.recorded import as_recorded
+from tests.recorded import Cases, recorded
 from tests.seeds import one_each
 
 
@@ -23,7 +23,8 @@ def test_enumeration_finds_the_best_split(seed: int) -> None:
     assert search.run(lambda: False) == search.best_time == best
 
 
-def test_work_is_the_recorded_one(monkeypatch: pytest.MonkeyPatch) -> None:
+@recorded("enumerate")
+def test_work_is_the_recorded_one(monkeypatch: pytest.MonkeyPatch) -> Cases:
     """A few prefixes at a time; bounds when stopped, and questions until it is done.
 
     Ten percent of 101 ns are off, rounded up; without a gap nothing is.
@@ -31,7 +32,6 @@ def test_work_is_the_recorded_one(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (below(100, 0.1), below(101, 0.1), below(101, 0.0)) == (90, 91, 101)
     monkeypatch.setattr(module, "CHUNK", 8)
     monkeypatch.setattr(module, "MAX_CUTS", 3)
-    figures: dict[str, object] = {}
     for name, problem in list(problems().items())[::2]:
         layers = build_layers(problem, NO_CUTOFF)
         if not all(map(len, layers)):
@@ -44,5 +44,4 @@ def test_work_is_the_recorded_one(monkeypatch: pytest.MonkeyPatch) -> None:
             early = [search.run(after(number, lambda: False)) for number in (0, 2, 5)]
             last = search.run(asked)
             known.append([*early, last, search.best_time, asked.number])
-        figures[name] = known
-    as_recorded("enumerate", figures)
+        yield name, known

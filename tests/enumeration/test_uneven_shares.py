@@ -16,7 +16,7 @@ from solver.simulate import step_time_ns
 from tests import brute_force
 from tests.graph.drawn import NO_CUTOFF, Questions, uneven_optimum_ns, uneven_tables
 from tests.random_configs import unlike_replicas
-from tests.recorded import as_recorded, digest
+from tests.recorded import Cases, digest, recorded
 from tests.seeds import each_of
 from tests.small_instances import two_tensors
 
@@ -78,9 +78,9 @@ def test_bug_zero_bubbles_missed_too_little_with_blocking_sends(seed: int) -> No
         assert answer.step_time_ns == best, seed
 
 
-def test_bounds_and_work_are_the_recorded_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+@recorded("uneven_shares")
+def test_bounds_and_work_are_the_recorded_ones(monkeypatch: pytest.MonkeyPatch) -> Cases:
     """What is left below cutoffs, questions until a plan is proved; few additions, many ways."""
-    figures: dict[str, object] = {}
     for seed in range(6):
         costs, best = uneven_tables(seed, seed % 4 > 0), uneven_optimum_ns(seed, seed % 4 > 0)
         left = list[object]()
@@ -102,5 +102,4 @@ def test_bounds_and_work_are_the_recorded_ones(monkeypatch: pytest.MonkeyPatch) 
                 below = dealt_from_below(lanes, best * 98 // 100, 2 * best, gap, stop, every)
                 told = [(a.step_time_ns, a.bound_ns, a.complete) for a in (answer, below)]
                 left.append([*told, digest([answer.plan, below.plan]), asked.number])
-        figures[f"{seed}"] = left
-    as_recorded("uneven_shares", figures)
+        yield f"{seed}", left

@@ -11,7 +11,7 @@ from solver.evaluate.run_plan import Planned, planned
 from solver.options import SolveOptions
 from solver.search.driver import solve
 from tests.export_cases import instance_of
-from tests.recorded import as_recorded
+from tests.recorded import Cases, recorded
 
 SEARCH = (
     "target: any, pipeline_parallel: [4], tensor_parallel: [1], micro_batch: [1, 2, 4],"
@@ -24,19 +24,18 @@ def evaluated(text: str, order: str = "small,big,small", search: str = SEARCH) -
     return compared(run, predicted(run)[1], SolveOptions(gap=0.0), solve)
 
 
-def test_changes_are_the_recorded_ones() -> None:
+@recorded("changes")
+def test_changes_are_the_recorded_ones() -> Cases:
     """The plan with one decision, evaluated by itself, takes the time that is told."""
-    figures = {}
     for text in ("pp=4,micro_batch=2,split=6/2/2/2,zero=1", "pp=4,vpp=3,micro_batch=1"):
         run = evaluated(text)
-        figures[text] = [[change.change, change.saves_at_least] for change in run.changes]
+        yield text, [[change.change, change.saves_at_least] for change in run.changes]
         for change in run.changes:
             if change.change.startswith("split ") and "vpp" not in text:
                 split = text.replace("6/2/2/2", change.change.split()[1])
                 again = evaluated(split).objective
                 assert change.saves_at_least == pytest.approx(1 - again / run.objective)
                 assert change.step_time_s == again / 1e9
-    as_recorded("changes", figures)
 
 
 def planned_run(search: str, flags: str) -> Planned:

@@ -15,7 +15,7 @@ from solver.evaluate.run_plan import planned
 from solver.export.job import Job
 from tests.conftest import text_of
 from tests.export_cases import WHOLE_EXPERTS, instance_of
-from tests.recorded import as_recorded, digest
+from tests.recorded import Cases, digest, recorded
 from tests.refusals import check_refusals, refusals
 
 RUNS = text_of("megatron_runs.txt").splitlines()
@@ -40,20 +40,19 @@ cluster: {{groups: [{{name: n, gpu: H100, gpus_per_node: {gpus_per_node}, nodes:
     return parse_instance(text, "x.yaml", Path())
 
 
-def test_runs_are_the_recorded_ones() -> None:
+@recorded("megatron_run")
+def test_runs_are_the_recorded_ones() -> Cases:
     """Splits, strategies, modes that hide traffic, sharing of experts and sequences, by flags."""
     search = "target: any, overlap: {tensor_parallel: 0.5, gradient_sync: 0.5}"
     instances = {"plain": instance_of(), "overlap": instance_of(search=search)}
     instances["experts"] = WHOLE_EXPERTS.instance
-    figures: dict[str, object] = {}
     for name, instance in instances.items():
         for flags in RUNS:
             try:
                 run = read(flags, instance)
-                figures[f"{name} {flags}"] = [list(run.boundaries), digest(run)]
+                yield f"{name} {flags}", [list(run.boundaries), digest(run)]
             except PlanError as error:
-                figures[f"{name} {flags}"] = str(error)
-    as_recorded("megatron_run", figures)
+                yield f"{name} {flags}", str(error)
 
 
 test_refused = check_refusals("megatron", read)

@@ -11,7 +11,7 @@ from solver.evaluate.launched import Launched
 from solver.evaluate.read import read_run
 from solver.evaluate.run_plan import space_of
 from tests.export_cases import instance_of
-from tests.recorded import as_recorded, digest
+from tests.recorded import Cases, digest, recorded
 from tests.refusals import check_refusals
 
 
@@ -39,13 +39,13 @@ def test_tensor_groups_divide_the_heads() -> None:
         read_run(instance, stated="tp=2")
 
 
-def test_runs_and_their_spaces_are_the_recorded_ones() -> None:
+@recorded("run_plan")
+def test_runs_and_their_spaces_are_the_recorded_ones() -> Cases:
     """Choices that the instance leaves out are added, hosts that are left out idle.
 
     Stages with first blocks recompute on their own, or not at all; FSDP splits gradients. What is
     over memory is told, not refused.
     """
-    figures: dict[str, object] = {}
     searches = "target: any, idle_nodes: false", "target: any, zero: [0], schedule: [zb-h1]"
     texts = ["pp=4,vpp=3,micro_batch=2,zero=1,recompute=full", "pp=4,vpp=3,microbatch_group=8"]
     texts += ["pp=2,micro_batch=2", "tp=2,pp=2,dp=1"]
@@ -55,14 +55,13 @@ def test_runs_and_their_spaces_are_the_recorded_ones() -> None:
             try:
                 run = read_run(instance, stated=text, order=order)
             except PlanError as error:
-                figures[f"{workload} {asked} {text} {order}"] = str(error)
+                yield f"{workload} {asked} {text} {order}", str(error)
                 continue
             _, evaluation = predicted(run)
             space = digest(run.space.search), digest(run.config), evaluation.objective
-            figures[f"{workload} {asked} {text} {order}"] = [*space, len(evaluation.broken)]
+            yield f"{workload} {asked} {text} {order}", [*space, len(evaluation.broken)]
     instance = instance_of(search="target: megatron, recompute: [full]")
     plain = Launched("x", "megatron", 1, 2, (0, 7, 14), 2, recompute="full")
     for name, launched in {"plain": plain, "first": replace(plain, first_blocks=2)}.items():
         search = space_of(instance, launched, (1, 2)).search
-        figures[name] = [search.target, search.recompute_per, *search.recompute]
-    as_recorded("run_plan", figures)
+        yield name, [search.target, search.recompute_per, *search.recompute]

@@ -11,7 +11,7 @@ from solver.evaluate.torchtitan_run import launched
 from solver.export import torchtitan
 from tests.export.stored import JOBS, STORED
 from tests.export_cases import UNTIED, instance_of, job_of
-from tests.recorded import as_recorded, digest
+from tests.recorded import Cases, digest, recorded
 from tests.refusals import refusals
 
 JOB = job_of(workload=UNTIED, recompute=("full",))
@@ -25,15 +25,14 @@ def read(folder: Path, module: str = MODULE, schedule: str = SCHEDULE) -> Launch
     return launched(folder, instance_of(UNTIED))
 
 
-def test_exported_runs_are_the_recorded_ones(tmp_path: Path) -> None:
+@recorded("torchtitan_runs")
+def test_exported_runs_are_the_recorded_ones(tmp_path: Path) -> Cases:
     """Degrees, parts, schedules, what replicas split, and what ranks share."""
-    figures = {}
     for name in STORED["torchtitan"].split():
         for file, text in torchtitan.files(JOBS[name]).items():
             (tmp_path / file).write_text(text)
         run = launched(tmp_path, JOBS[name].instance)
-        figures[name] = [*run.boundaries, digest(replace(run, source="", places={}))]
-    as_recorded("torchtitan_runs", figures)
+        yield name, [*run.boundaries, digest(replace(run, source="", places={}))]
 
 
 def test_named_schedule(tmp_path: Path) -> None:

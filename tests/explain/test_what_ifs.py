@@ -14,7 +14,7 @@ from solver.explain.what_ifs import answers, kept, what_ifs
 from solver.options import SolveOptions
 from solver.report.compared import gain_text
 from solver.search.driver import solve
-from tests.recorded import as_recorded, digest
+from tests.recorded import Cases, digest, recorded
 from tests.seeds import each_of
 from tests.small_instances import spot_instance, widened
 
@@ -57,7 +57,8 @@ def test_every_change_is_solved_as_an_instance_of_its_own(
         assert answer.saves_at_least == answer.saves_at_most
 
 
-def test_changes_are_the_recorded_ones() -> None:
+@recorded("what_ifs")
+def test_changes_are_the_recorded_ones() -> Cases:
     """Every link by itself, groups with equal links together; each strategy turned off; terms.
 
     Uneven micro-batches of any target go without degrees per group, which are looked at apart.
@@ -74,17 +75,15 @@ def test_changes_are_the_recorded_ones() -> None:
         "strategies": ("mixtral-8x7b, global_batch: 7", f"[{nodes}]", shared),
         "target": ("gpt2, global_batch: 8", f"[{nodes}]", "{target: megatron}"),
     }
-    figures = {}
     for name, (workload, groups, search) in cases.items():
         text = (
             f"workload: {{catalogue: {workload}}}\ncluster:\n  groups: {groups}\nsearch: {search}"
         )
         instance = parse_instance(f"name: x\n{text}\n", "x.yaml", Path())
-        figures[name] = [what_if.change for what_if in what_ifs(instance)]
+        yield name, [what_if.change for what_if in what_ifs(instance)]
     for seed in (4, 8, 9):  # on demand, on spot, or either
         changes = what_ifs(spot_instance(seed))
-        figures[f"terms {seed}"] = [f"{c.change} {digest(c.instance.cluster)}" for c in changes]
-    as_recorded("what_ifs", figures)
+        yield f"terms {seed}", [f"{c.change} {digest(c.instance.cluster)}" for c in changes]
 
 
 def test_bug_changes_that_keep_the_plan_had_no_plan_without_time(

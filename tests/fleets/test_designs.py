@@ -17,7 +17,7 @@ from solver.graph.places import place_costs
 from solver.templates.generate import NoTemplateError, TemplateGenerator, TemplateOptions
 from solver.verify import verify_fleet
 from tests.random_fleets import enlarged
-from tests.recorded import as_recorded
+from tests.recorded import Cases, recorded
 from tests.seeds import one_each
 from tests.template_cases import all_templates, holds_blocks, interrupted_once, recomputing
 
@@ -108,13 +108,12 @@ def test_bug_an_interrupt_ends_all_searches(monkeypatch: pytest.MonkeyPatch) -> 
     assert all(stopped[1:])
 
 
-def test_sizes_and_templates_are_the_recorded_ones() -> None:
-    figures = {}
+@recorded("designs")
+def test_sizes_and_templates_are_the_recorded_ones() -> Cases:
     for seed in (4, 9, 10, 29, 116):
         generator = generator_for(enlarged(seed), TemplateOptions(), 1)
         sizes = fleet_sizes(generator, 1)
         entries = fleet_templates(generator, sizes)
         found = [[e.nodes, e.micro_batches, e.step_time_s, e.template is None] for e in entries]
         designs = [design.template.num_nodes for design in designs_of(entries)]
-        figures[str(seed)] = [generator.micro_batch, [*sizes], designs, *found]
-    as_recorded("designs", figures)
+        yield str(seed), [generator.micro_batch, [*sizes], designs, *found]

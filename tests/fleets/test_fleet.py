@@ -10,7 +10,7 @@ from solver.report.fleet import fleet_text
 from solver.verify import verify_fleet
 from tests.command_line import printed
 from tests.random_fleets import even_designs, fleet_instance
-from tests.recorded import as_recorded
+from tests.recorded import Cases, recorded
 from tests.resealed import resealed
 
 HOUR = Horizon(3600 * 10**9)
@@ -49,14 +49,14 @@ def test_a_fleet_that_goes_on_is_verified() -> None:
     assert verify_fleet(after).problems == ()
 
 
-def test_fleets_are_the_recorded_ones() -> None:
+@recorded("fleet")
+def test_fleets_are_the_recorded_ones() -> Cases:
     """First ones, then with nodes lost, and one of them back."""
-    figures: dict[str, object] = {}
     for nodes, sizes in ((7, range(2, 4)), (7, range(3, 4)), (5, range(1, 3))):
         fleet = start_fleet(fleet_instance(nodes), even_designs(sizes), 1)
         even = start_fleet(fleet.instance, fleet.designs, 1, distribution="variance")
         assert verify_fleet(fleet).problems == verify_fleet(even).problems == ()
-        figures[f"{nodes} {sizes} even"] = [p.micro_batches for p in even.pipelines]
+        yield f"{nodes} {sizes} even", [p.micro_batches for p in even.pipelines]
         lost = [fleet.pipelines[0].nodes[0], "a-3"]
         after = next_fleet(fleet, lost, [], HOUR)
         for n, one in enumerate((fleet, after, next_fleet(after, [], lost[:1], HOUR))):
@@ -64,12 +64,11 @@ def test_fleets_are_the_recorded_ones() -> None:
             rest = [one.exchange_s, one.throughput_sequences_per_s, one.idle, one.away]
             past = one.recovery
             moved = past and [past.steps, past.steps_bound, past.transfer_s, len(past.copies)]
-            figures[f"{nodes} {sizes} {n}"] = [*seats, *rest, moved, step_of_all_nodes_ns(one)]
+            yield f"{nodes} {sizes} {n}", [*seats, *rest, moved, step_of_all_nodes_ns(one)]
     for nodes in (8, 9):
         with pytest.raises(PlanError) as caught:
             next_fleet(start_fleet(fleet_instance(nodes), DESIGNS, 1), ["b"], [], HOUR)
-        figures[f"unknown of {nodes}"] = str(caught.value)
-    as_recorded("fleet", figures)
+        yield f"unknown of {nodes}", str(caught.value)
 
 
 def test_bug_a_change_is_named_beside_the_digest(fleet: FleetDocument) -> None:

@@ -21,7 +21,7 @@ from solver.fleets.node_assignment import (
     least_largest,
 )
 from tests.random_fleets import LAYERS, cluster, random_template
-from tests.recorded import as_recorded, digest
+from tests.recorded import Cases, digest, recorded
 
 
 @st.composite
@@ -65,13 +65,13 @@ def test_no_permutation_is_better(table: Array) -> None:
 
 
 @pytest.mark.parametrize("large", [0, 200])
-def test_assignments_are_the_recorded_ones(large: int, monkeypatch: pytest.MonkeyPatch) -> None:
+@recorded("node_assignment")
+def test_assignments_are_the_recorded_ones(large: int, monkeypatch: pytest.MonkeyPatch) -> Cases:
     """Of pipelines on up to eight nodes, one of which is lost, and of others on all that are left.
 
     They receive no faster than the bound says.
     """
     monkeypatch.setattr(node_assignment, "LARGE", large)
-    figures = {}
     for seed in range(40):
         rng, machines = random.Random(seed), cluster(5, seed % 4)
         nodes = rng.sample(range(len(machines.node_groups)), len(machines.node_groups))
@@ -84,6 +84,5 @@ def test_assignments_are_the_recorded_ones(large: int, monkeypatch: pytest.Monke
         best = assigner.best()
         copies = digest([[copy.layer, copy.source, copy.target] for copy in best.copies])
         told = [best.transfer_ns, assigner.least_receiving_ns, copies]
-        figures[f"{seed} {large}"] = [*told, *map(list, best.nodes)]
+        yield f"{seed} {large}", [*told, *map(list, best.nodes)]
         assert best.transfer_ns >= assigner.least_receiving_ns
-    as_recorded("node_assignment", figures)

@@ -19,7 +19,7 @@ from solver.fleets.node_assignment import NodeAssigner, Situation
 from solver.fleets.recovery import Horizon, Recovery, RecoveryError, recover
 from solver.interrupt import NoTimeError, TimeUp
 from tests.random_fleets import LAYERS, cluster, fleet_of, random_template
-from tests.recorded import as_recorded
+from tests.recorded import Cases, recorded
 
 HOUR = Horizon(3600 * 10**9)
 
@@ -136,8 +136,8 @@ def small_case(seed: int) -> tuple[Case, list[Pipeline], list[int], Horizon]:
     return case, old, ready, Horizon(rng.choice([20, 60]) * 10**9, restart_ns=10**9)
 
 
-def test_no_fleet_trains_more_than_the_bound() -> None:
-    figures = {}
+@recorded("recovery")
+def test_no_fleet_trains_more_than_the_bound() -> Cases:
     for seed in range(12):
         case, old, ready, horizon = small_case(seed)
         after = case.recover(old, ready, 0, horizon)
@@ -146,25 +146,23 @@ def test_no_fleet_trains_more_than_the_bound() -> None:
         assert after.bound > after.steps or after.steps == best
         seats = [[*one.nodes, one.micro_batches] for one in after.pipelines]
         rest = [after.goes_on, after.step_ns, after.assignment.transfer_ns]
-        figures[str(seed)] = [float(after.steps), float(after.bound), *rest, *seats]
-    as_recorded("recovery", figures)
+        yield str(seed), [float(after.steps), float(after.bound), *rest, *seats]
 
 
 @pytest.mark.parametrize("work", [0, 300_000])
+@recorded("recovery")
 def test_recoveries_of_larger_fleets_are_the_recorded_ones(
     work: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+) -> Cases:
     """Two nodes of up to ten lost, one back; however many fleets are given nodes."""
     monkeypatch.setattr(recovery, "ASSIGNMENT_WORK", work)
-    figures = {}
     for seed in range(6):
         case = Case(seed, [(1, 0), (2, 0), (3, 0), (1, 1), (0, 2)], cluster(7, 3))
         old, horizon = case.recover([], range(1, 10), 1), Horizon(30 * 10**9, 10**8)
         after = case.recover(old.pipelines, [0, 1, *range(4 + seed % 3, 10)], 1, horizon)
         seats = [[*one.nodes, one.micro_batches] for one in after.pipelines]
         rest = [after.goes_on, after.faults, after.step_ns, after.assignment.transfer_ns]
-        figures[f"{seed} {work}"] = [float(after.steps), float(after.bound), *rest, *seats]
-    as_recorded("recovery", figures)
+        yield f"{seed} {work}", [float(after.steps), float(after.bound), *rest, *seats]
 
 
 @pytest.mark.parametrize("looks", [0, 1, 3])

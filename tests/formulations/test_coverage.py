@@ -18,7 +18,7 @@ from formulations.coverage import (
     ways,
     worst_rebuilt,
 )
-from tests.recorded import as_recorded
+from tests.recorded import Cases, recorded
 
 SETS = st.lists(st.integers(1, 9), min_size=1, max_size=4, unique=True)
 
@@ -62,13 +62,13 @@ def test_sizes_that_are_none_are_refused() -> None:
             Coverage(sizes, faults, 5)
 
 
-def test_words_are_the_recorded_ones() -> None:
+@recorded("coverage")
+def test_words_are_the_recorded_ones() -> Cases:
     """Proofs, ways and gaps; how many pipelines are rebuilt at most.
 
     Sizes 3 and 4, one fault: p = 1 + ceil(2 / 2) = 2 sizes suffice from 6 on. Of 3 + 3 + 3 a
     failure leaves 8 nodes, 4 + 4: all three are rebuilt; with 3, 4 and 5 two, 2 + 3 beside 3.
     """
-    figures: dict[str, object] = {}
     for sizes, faults in (((3, 4), 1), ((5, 6), 0), ((4,), 0), ((1,), 2), ((1, 6), 0), ((3, 5), 1)):
         coverage, merging = Coverage(sizes, faults, 40), consecutive_for_merging(sizes[0], faults)
         rebuilt = [worst_rebuilt(sizes, faults, range(9, n)) for n in (9, 10, 13, 16)]
@@ -77,9 +77,8 @@ def test_words_are_the_recorded_ones() -> None:
             [pipelines_rebuilt(coverage, p, p[0]) for p in partitions(coverage.sizes, n)]
             for n in (6, 9, 12)
         ]
-        figures[f"{sizes} {faults} rebuilt"] = again
-        figures[f"{sizes} {faults}"] = [*words, list(coverage.gaps(1)), list(merging), rebuilt]
-    as_recorded("coverage", figures)
+        yield f"{sizes} {faults} rebuilt", again
+        yield f"{sizes} {faults}", [*words, list(coverage.gaps(1)), list(merging), rebuilt]
     assert worst_rebuilt((3, 4), 1, range(9, 10)) == 3
     assert worst_rebuilt((3, 4, 5), 1, range(7, 13)) == 2
     assert worst_rebuilt((3, 4), 1, range(6, 8)) is None

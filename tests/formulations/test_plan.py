@@ -11,7 +11,7 @@ from formulations.plan import (
     uniform_degrees,
 )
 from tests.export_cases import WHOLE_EXPERTS, instance_of, plan_of
-from tests.recorded import as_recorded, digest
+from tests.recorded import Cases, digest, recorded
 
 INSTANCE = instance_of()  #: a node of four GPUs and two of two
 PLAIN = plan_of(INSTANCE).config  #: two replicas of four stages, of one GPU each
@@ -25,12 +25,12 @@ def test_degrees() -> None:
         slot.sequences(4)
 
 
-def test_what_ranks_have_is_recorded() -> None:
+@recorded("plan")
+def test_what_ranks_have_is_recorded() -> Cases:
     """Ranks with the same tensors, and what ZeRO leaves of 7 parameters and 6 of experts on each.
 
     Two replicas have each tensor twice: 4 states at most.
     """
-    figures: dict[str, object] = {}
     experts = WHOLE_EXPERTS.config
     configs = {
         "plain": PLAIN,
@@ -51,16 +51,15 @@ def test_what_ranks_have_is_recorded() -> None:
         flags = config.has_copies, config.has_expert_grid, config.per_stage
         stages = list(config.stages_of(1 % config.pp))
         used = [*config.groups_used, *(each.tp for each in config.degrees_used)]
-        figures[name] = [*map(list, (grid, shape, flags)), kept, stages, used]
+        yield name, [*map(list, (grid, shape, flags)), kept, stages, used]
     three = (Degrees(tp=1, parts=3), Degrees(tp=2))
     for name, degrees in {"two": uniform_degrees(INSTANCE, 2), "three": three}.items():
         slots = slots_of_order(INSTANCE, degrees, [1, 0, 1])
-        figures[name] = [[slot.node, *slot.gpus] for slot in slots]
-        figures[f"{name} GPUs"] = num_gpus(INSTANCE, PLAIN.but(degrees=degrees))
+        yield name, [[slot.node, *slot.gpus] for slot in slots]
+        yield f"{name} GPUs", num_gpus(INSTANCE, PLAIN.but(degrees=degrees))
     # 1 x 3 of the node of four, and all of the two nodes of two
     assert num_gpus(INSTANCE, PLAIN.but(degrees=three)) == 3 + 4
-    figures["whole"] = digest(plan_of(INSTANCE).replicas)
-    as_recorded("plan", figures)
+    yield "whole", digest(plan_of(INSTANCE).replicas)
     assert PLAIN.but(zero=1).own_states(7, 0) == 4
     assert PLAIN.but(degrees=()).has_copies  # taken for granted
     # of 8 dense parameters two replicas keep 4 each, of 6 of experts the one GPU all

@@ -5,7 +5,7 @@ import random
 from formulations.fleet import Pipeline, Template, holdings, stage_on
 from formulations.transition import Copy, Links, layer_state_bytes, missing
 from tests.random_configs import zoned
-from tests.recorded import as_recorded
+from tests.recorded import Cases, recorded
 from tests.small_instances import random_instance
 
 
@@ -30,9 +30,9 @@ def test_missing_are_the_layers_not_held_yet() -> None:
     assert len(list(missing(held, [Pipeline(TWO, (9, 2), 1)]))) == 3
 
 
-def test_times_are_the_recorded_ones() -> None:
+@recorded("transition")
+def test_times_are_the_recorded_ones() -> Cases:
     """States of layers, loads of links without zones and with, of copies from a checkpoint too."""
-    figures: dict[str, object] = {}
     for seed in range(8):
         instance = zoned(random_instance(seed), seed) if seed % 2 else random_instance(seed)
         late = ({"latency_s": 1e-5 * (j + 1)} for j in range(9))
@@ -46,6 +46,5 @@ def test_times_are_the_recorded_ones() -> None:
         copies = [Copy(rng.randrange(len(sizes)), a, b) for a, b in ends if a != b]
         copies.append(Copy(0, None, nodes - 1))
         loads = sorted(map(str, links.loads_ns(copies, sizes).items()))
-        figures[f"{seed}"] = [list(sizes), loads, links.transfer_ns(copies, sizes)]
+        yield f"{seed}", [list(sizes), loads, links.transfer_ns(copies, sizes)]
     assert links.transfer_ns([], sizes) == 0
-    as_recorded("transition", figures)

@@ -10,7 +10,7 @@ from solver.graph.all_orders import free_order, lane_width, order_graph
 from solver.graph.problem import Intervals
 from tests import brute_force
 from tests.graph.drawn import NO_CUTOFF, drawn_tables, even_tables, figures
-from tests.recorded import as_recorded
+from tests.recorded import Cases, recorded
 from tests.seeds import one_each
 
 
@@ -28,9 +28,9 @@ def test_all_orders_at_once_equal_brute_force(seed: int, schedule: ScheduleName 
     assert outcome.step_time_ns == brute_force.optimum_ns(costs)
 
 
-def test_problems_are_the_recorded_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+@recorded("all_orders")
+def test_problems_are_the_recorded_ones(monkeypatch: pytest.MonkeyPatch) -> Cases:
     """Of replicas in lanes; with stages that may span zones, and with such that may not."""
-    made: dict[str, object] = {}
     for name, costs in drawn_tables().items():
         intervals, placer = Intervals(costs), Placer(costs)
         graphs = [order_graph(intervals, placer, 3, split) for split in (False, True)]
@@ -38,8 +38,7 @@ def test_problems_are_the_recorded_ones(monkeypatch: pytest.MonkeyPatch) -> None
         orders = [graph and graph.order([0] * graph.num_stages) for graph in graphs]
         free = [free_order(intervals, placer, split) for split in (False, True)]
         shares = [problem and problem.micro_batches for problem in free]
-        made[name] = [lane_width(costs), arcs, orders, shares, [g and figures(g) for g in graphs]]
-    as_recorded("all_orders", made)
+        yield name, [lane_width(costs), arcs, orders, shares, [g and figures(g) for g in graphs]]
     monkeypatch.setattr(all_orders, "ARC_LIMIT", 1)
     costs = drawn_tables()["even 5"]
     assert order_graph(Intervals(costs), Placer(costs), 4) is None

@@ -9,7 +9,7 @@ from solver.graph import cuts
 from solver.graph.cuts import evaluate, family_cuts, join_cuts
 from solver.graph.edges import build_layers
 from tests.graph.drawn import NO_CUTOFF, chain_splits, chain_time, problems, random_chain
-from tests.recorded import as_recorded, digest, summary
+from tests.recorded import Cases, digest, recorded, summary
 from tests.seeds import one_each
 
 
@@ -32,9 +32,9 @@ def test_cuts_bound_every_split_and_reach_that_they_come_from(seed: int) -> None
     assert (lengths.max(axis=0) == simulated.step_time).all()
 
 
-def test_step_times_and_cuts_are_the_recorded_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+@recorded("cuts")
+def test_step_times_and_cuts_are_the_recorded_ones(monkeypatch: pytest.MonkeyPatch) -> Cases:
     """Of a few splits, in batches; after one batch a search may be stopped."""
-    figures = {}
     for name, problem in problems().items():
         layers = build_layers(problem, NO_CUTOFF)
         if not all(map(len, layers)):
@@ -49,5 +49,4 @@ def test_step_times_and_cuts_are_the_recorded_ones(monkeypatch: pytest.MonkeyPat
         family = family_cuts(problem)
         paths = summary([simulated.cuts, values, family, family.take(np.array([0, 2]))])
         times = sorted(simulated.step_time.tolist())
-        figures[name] = [times, len(first.step_time), len(family), digest(paths)]
-    as_recorded("cuts", figures)
+        yield name, [times, len(first.step_time), len(family), digest(paths)]

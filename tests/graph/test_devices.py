@@ -13,7 +13,7 @@ from tests import brute_force
 from tests.conftest import present
 from tests.graph.drawn import NO_CUTOFF, drawn_tables
 from tests.random_configs import random_optimum_ns, random_tables
-from tests.recorded import as_recorded, digest, summary
+from tests.recorded import Cases, digest, recorded, summary
 from tests.seeds import each_of
 
 
@@ -43,9 +43,9 @@ def test_the_graph_holds_every_plan(seed: int, zones: bool) -> None:
             assert (kept is not None) == holds, seed
 
 
-def test_graphs_are_the_recorded_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+@recorded("devices")
+def test_graphs_are_the_recorded_ones(monkeypatch: pytest.MonkeyPatch) -> Cases:
     """Edges and plans, of all and of what paths leave; too many edges are no graph."""
-    figures: dict[str, object] = {}
     for name, costs in drawn_tables().items():
         intervals, share = Intervals(costs), costs.num_micro_batches // costs.config.dp
         problem = order_graph(intervals, Placer(costs), share)
@@ -60,9 +60,8 @@ def test_graphs_are_the_recorded_ones(monkeypatch: pytest.MonkeyPatch) -> None:
             left.append(0 if kept is None else graph.count(kept))
             fewer = graph.everything(cutoff)
             left.append(-1 if fewer is None else sum(map(len, fewer)))
-        figures[name] = [digest(summary([layers])), graph.count(layers), left]
+        yield name, [digest(summary([layers])), graph.count(layers), left]
         for limit, holds in ((sum(map(len, layers)), True), (sum(map(len, layers)) - 1, False)):
             monkeypatch.setattr("solver.graph.devices.MOST_EDGES", limit)
             assert (graph.everything(NO_CUTOFF) is not None) == holds
         monkeypatch.undo()
-    as_recorded("devices", figures)

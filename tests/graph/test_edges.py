@@ -12,12 +12,12 @@ from solver.graph.edges import (
     to_go,
 )
 from tests.graph.drawn import NO_CUTOFF, best_ns, problems
-from tests.recorded import as_recorded, digest, summary
+from tests.recorded import Cases, digest, recorded, summary
 
 
-def test_edges_are_the_recorded_ones() -> None:
+@recorded("edges")
+def test_edges_are_the_recorded_ones() -> Cases:
     """All, and those that no device alone refutes below a cutoff; numbered anew without some."""
-    figures: dict[str, object] = {}
     for name, problem in problems().items():
         layers = build_layers(problem, NO_CUTOFF)
         assert has_split(problem) == all(map(len, layers))
@@ -32,5 +32,4 @@ def test_edges_are_the_recorded_ones() -> None:
         assert sum(cost[at] for cost, at in zip(costs, path, strict=True)) == onward[0][0]
         marks = [[edges.filled, edges.opens, edges.least] for edges in layers]
         every = summary([layers, numbered, onward, so_far(layers, costs), path, marks])
-        figures[name] = [sum(map(len, layers)), sum(map(len, fewer)), digest(every)]
-    as_recorded("edges", figures)
+        yield name, [sum(map(len, layers)), sum(map(len, fewer)), digest(every)]

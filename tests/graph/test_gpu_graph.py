@@ -5,11 +5,12 @@ from solver.graph.gpu_graph import GpuGraph
 from solver.graph.places import places_of
 from solver.graph.problem import Intervals
 from tests.graph.drawn import staged_tables
-from tests.recorded import as_recorded, digest
+from tests.recorded import Cases, digest, recorded
 from tests.template_cases import finals_of, small_case
 
 
-def test_graphs_are_the_recorded_ones() -> None:
+@recorded("gpu_graph")
+def test_graphs_are_the_recorded_ones() -> Cases:
     """Numbers of stages, steps, and a template of the first ones; of both ways to split."""
     graphs = {
         f"{split} {seed} {n}": GpuGraph(places, finals)
@@ -22,7 +23,6 @@ def test_graphs_are_the_recorded_ones() -> None:
         assert tables.by_place is not None
         places = places_of(Intervals(tables), tables.by_place)
         graphs[name] = GpuGraph(places, [tables.config.nodes_used])
-    figures: dict[str, object] = {}
     for name, graph in graphs.items():
         every = [step for steps in graph.steps.values() for step in steps]
         path, state = [], graph.start
@@ -32,5 +32,4 @@ def test_graphs_are_the_recorded_ones() -> None:
         alone = name in staged_tables() or not graph.numbers
         template = None if alone else graph.template(path, range(len(path) + 1), 4)
         follows = [graph.may_be_followed(s, n) for s in graph.steps for n in range(4)]
-        figures[name] = [graph.numbers, len(every), digest([every, template, follows])]
-    as_recorded("gpu_graph", figures)
+        yield name, [graph.numbers, len(every), digest([every, template, follows])]

@@ -7,7 +7,7 @@ from solver.graph.problem import Intervals
 from tests import brute_force
 from tests.graph.drawn import drawn_tables, figures
 from tests.random_configs import extreme_tables, wide_zones
-from tests.recorded import as_recorded, digest, summary
+from tests.recorded import Cases, digest, recorded, summary
 from tests.seeds import each_of
 
 
@@ -31,9 +31,9 @@ def test_a_stage_that_spans_zones_takes_as_long_as_said(seed: int) -> None:
     assert problem is None or bool(problem.stages) == bool(apart), seed
 
 
-def test_problems_are_the_recorded_ones() -> None:
+@recorded("placements")
+def test_problems_are_the_recorded_ones() -> Cases:
     """Of single orders, with a replica of each class; zones; columns of one group."""
-    made: dict[str, object] = {}
     wide = {f"wide {seed}": wide_zones(seed) for seed in range(6)}
     for name, costs in (drawn_tables() | wide).items():
         intervals, placer, config = Intervals(costs), Placer(costs), costs.config
@@ -53,5 +53,4 @@ def test_problems_are_the_recorded_ones() -> None:
         columns = Columns(intervals, groups[:1])
         places = [columns.first(k, m) for k in range(config.pp) for m in (1, 4)]
         zoned = [zones.aligned, split, spanning, digest([sends, across, rings])]
-        made[name] = [orders, zoned, places, digest(summary(list(columns.times())))]
-    as_recorded("placements", made)
+        yield name, [orders, zoned, places, digest(summary(list(columns.times())))]

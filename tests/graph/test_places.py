@@ -8,7 +8,7 @@ from formulations.space.configurations import pipeline_strategies
 from solver.graph.places import Places, place_costs, places_of
 from solver.graph.problem import Intervals
 from tests.graph.drawn import staged_tables
-from tests.recorded import as_recorded, digest, summary
+from tests.recorded import Cases, digest, recorded, summary
 from tests.seeds import one_each
 from tests.small_instances import random_instance, widened
 
@@ -40,17 +40,16 @@ def _figures(places: Places) -> list[object]:
     return [*fixed, digest([summary([*times, *sends]), flags, ways])]
 
 
-def test_places_are_the_recorded_ones() -> None:
+@recorded("places")
+def test_places_are_the_recorded_ones() -> Cases:
     """Of templates, for one stage alone and several; of stages with degrees of their own."""
-    figures: dict[str, object] = {}
     for seed in range(6):
         instance = (random_instance, widened)[seed % 2](seed)
         links = [group.inter_node for group in instance.cluster.groups][: seed % 3]
         for n, strategy in enumerate(list(pipeline_strategies(instance, 1))[::3]):
             for split in NodeSplit:
                 costs = place_costs(instance, strategy, split, links)
-                figures[f"{seed}.{n} {split}"] = [_figures(costs.alone), _figures(costs.several)]
+                yield f"{seed}.{n} {split}", [_figures(costs.alone), _figures(costs.several)]
     for name, tables in staged_tables().items():
         assert tables.by_place is not None
-        figures[name] = _figures(places_of(Intervals(tables), tables.by_place))
-    as_recorded("places", figures)
+        yield name, _figures(places_of(Intervals(tables), tables.by_place))

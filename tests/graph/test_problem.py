@@ -8,7 +8,7 @@ from solver.graph.placements import fixed_order, replica_classes
 from solver.graph.problem import Intervals, by_message, distinct, distinct_rows, runs, walk
 from tests import brute_force
 from tests.graph.drawn import drawn_tables, problems
-from tests.recorded import as_recorded, digest, summary
+from tests.recorded import Cases, digest, recorded, summary
 
 
 @pytest.mark.parametrize("shape", [(0, 3), (1, 1), (40, 1), (60, 4), (30, 9)])
@@ -29,20 +29,19 @@ def test_runs_of_numbers_and_walks_that_end() -> None:
     assert walk(0, 3, lambda k, at: [(at + n, n) for n in (1, 2)], 8) is None
 
 
-def test_problems_are_the_recorded_ones() -> None:
+@recorded("problem")
+def test_problems_are_the_recorded_ones() -> Cases:
     """What beside the latency is left of a stage, numbers of states, and whether lanes differ."""
-    figures: dict[str, object] = {}
     for name, problem in problems().items():
         stages = [(arcs.num_states, arcs.alike) for arcs in problem.stages]
         beside = [problem.left(k) for k in range(problem.num_stages)]
         sizes = problem.num_devices, problem.num_layers, problem.num_lanes
-        figures[name] = [sizes, stages, digest(summary([beside, problem.work]))]
-    as_recorded("problem", figures)
+        yield name, [sizes, stages, digest(summary([beside, problem.work]))]
 
 
-def test_room_is_the_recorded_one() -> None:
+@recorded("intervals")
+def test_room_is_the_recorded_one() -> Cases:
     """Of stages and messages; of devices with several chunks, and what these recompute."""
-    figures: dict[str, object] = {}
     for name, costs in drawn_tables().items():
         intervals, config = Intervals(costs), costs.config
         pairs = [(j, k) for j in range(len(config.nodes_used)) for k in range(config.pp)]
@@ -61,5 +60,4 @@ def test_room_is_the_recorded_one() -> None:
             chunks.append(int(problem.fits(splits).sum()))
             if problem.memory is not None:
                 chunks.append(summary(problem.memory.backward(splits, 0)))
-        figures[name] = [fits, [list(kind.items()) for kind in kinds], digest([room, chunks])]
-    as_recorded("intervals", figures)
+        yield name, [fits, [list(kind.items()) for kind in kinds], digest([room, chunks])]

@@ -11,7 +11,7 @@ from formulations.instance.search import ScheduleName
 from solver.heuristics.balance import WIDTH, Balance, Split, SplitSpace, group_of_slot
 from tests import brute_force
 from tests.random_configs import WITH_NEW, random_tables
-from tests.recorded import as_recorded, summary
+from tests.recorded import Cases, recorded, summary
 from tests.seeds import one_each
 
 
@@ -43,9 +43,9 @@ def work(tables: CostTables, balance: Balance, split: Split) -> int:
 
 
 @pytest.mark.parametrize("schedule", WITH_NEW)
-def test_times_of_stages_are_the_recorded_ones(schedule: ScheduleName | None) -> None:
+@recorded("balance")
+def test_times_of_stages_are_the_recorded_ones(schedule: ScheduleName | None) -> Cases:
     """Of every kind of operation, of all splits of the first order; and farthest ends."""
-    figures = dict[str, object]()
     for seed in range(8):
         tables = random_tables(seed, schedule=schedule)
         space, splits = SplitSpace(tables), np.array(list(brute_force.all_splits(tables)))
@@ -53,8 +53,7 @@ def test_times_of_stages_are_the_recorded_ones(schedule: ScheduleName | None) ->
         start, end = splits[:, :-1].T[:, None], splits[:, 1:].T[:, None]
         times = space.stage_times(space.even[0], balance.groups[:, :, None], start, end)
         work = [balance.work(tuple(split)) for split in splits.tolist()]
-        figures[f"{seed} {schedule}"] = summary([*times, balance.farthest, np.array(work)])
-    as_recorded("balance", figures)
+        yield f"{seed} {schedule}", summary([*times, balance.farthest, np.array(work)])
 
 
 def test_split_keeps_memory_and_its_limit() -> None:

@@ -25,7 +25,7 @@ from solver.heuristics.time_tables import TimeTables
 from solver.simulate import step_time_ns
 from tests.chain_instances import SLOW, all_splits, chain_instance, chain_of, chain_tables
 from tests.random_spaces import random_space, spread
-from tests.recorded import as_recorded, digest
+from tests.recorded import Cases, digest, recorded
 from tests.seeds import few_and_many, one_each
 from tests.small_instances import gpu, layer, nodes_of, random_instance, with_ends, workload
 
@@ -69,14 +69,14 @@ def instances() -> Iterator[tuple[str, Instance]]:
 
 
 @pytest.mark.parametrize("rule", BASELINES)
+@recorded("baselines")
 def test_plans_fit_take_their_simulated_time_and_are_the_recorded_ones(
     rule: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+) -> Cases:
     monkeypatch.setattr(baselines, "MOST_FAILURES", 1)
-    figures: dict[str, object] = {}
     for name, instance in instances():
         found = BASELINES[rule](instance)
-        figures[f"{rule} {name}"] = found and [found[1], digest(found[0].replicas)]
+        yield f"{rule} {name}", (found and [found[1], digest(found[0].replicas)])
         if found is not None:
             plan, time_ns = found
             costs = plan_costs(instance, plan)
@@ -85,7 +85,6 @@ def test_plans_fit_take_their_simulated_time_and_are_the_recorded_ones(
             assert sum(costs.micro_batches) * plan.config.micro_batch == (
                 instance.workload.global_batch
             )
-    as_recorded("baselines", figures)
 
 
 def every_minmax_time(instance: Instance) -> list[int]:
@@ -131,15 +130,14 @@ def valid(costs: Balance, split: Split) -> bool:
     return all(costs.allowed(k, *stage) for k, stage in enumerate(pairwise(split)))
 
 
-def test_even_splits_are_the_recorded_ones() -> None:
+@recorded("baselines")
+def test_even_splits_are_the_recorded_ones() -> Cases:
     """Layers left over go to the last stage and the first; a block has to be on every stage."""
-    figures: dict[str, object] = {}
     for kinds in ("ebbh", "ebbbbbbbh", "ebbbbbbbbbh", "eebbh", "eebbehbb", "bbbeeeebe"):
         for pp, alone in ((1, False), (2, False), (3, False), (3, True), (4, False), (4, True)):
             case = f"even {kinds} on {pp}{' alone' * alone}"
             if kinds.count("b") >= pp or alone:
-                figures[case] = even_split(chain_of(kinds, pp, alone))
-    as_recorded("baselines", figures)
+                yield case, even_split(chain_of(kinds, pp, alone))
     with pytest.raises(ValueError, match="3 layers are too few for 2 stages"):
         even_split(chain_of("ebh", 2))
 

@@ -10,7 +10,7 @@ from solver.heuristics.config_search import LONGEST_NS, ConfigSearch, State
 from solver.heuristics.trial import PathPool
 from tests.heuristics.test_stage_orders import random_tables as wide_tables
 from tests.random_configs import WITH_NEW, random_optimum_ns, random_tables
-from tests.recorded import as_recorded
+from tests.recorded import Cases, as_recorded, recorded
 
 
 def first(search: ConfigSearch, below_ns: int) -> State | None:
@@ -49,9 +49,9 @@ def test_plans_are_the_recorded_ones_and_get_better(
 
 
 @pytest.mark.parametrize("uneven", [False, True])
-def test_plans_of_many_layers_and_nodes_are_the_recorded_ones(uneven: bool) -> None:
+@recorded("config_search")
+def test_plans_of_many_layers_and_nodes_are_the_recorded_ones(uneven: bool) -> Cases:
     """Four stages of four nodes of three kinds, orders of which many are near."""
-    figures: dict[str, object] = {}
     for seed in range(8):
         tables = wide_tables(seed)
         instance = tables.instance
@@ -63,8 +63,10 @@ def test_plans_of_many_layers_and_nodes_are_the_recorded_ones(uneven: bool) -> N
         start = first(search, LONGEST_NS)
         assert start is not None
         found = list(search.improvements(start, Random(seed), 16, lambda: False))[-1]
-        figures[f"wide {seed} {uneven}"] = [
-            [*state.order, *state.shares, *state.split, state.step_time_ns]
-            for state in (start, search.descend(start, lambda: False), found)
-        ]
-    as_recorded("config_search", figures)
+        yield (
+            f"wide {seed} {uneven}",
+            [
+                [*state.order, *state.shares, *state.split, state.step_time_ns]
+                for state in (start, search.descend(start, lambda: False), found)
+            ],
+        )

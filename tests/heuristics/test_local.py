@@ -11,7 +11,7 @@ from solver.heuristics.local import local_plans, surveyed_plan
 from solver.simulate import step_time_ns
 from tests.best_plans import least_ns
 from tests.random_spaces import random_space, spread
-from tests.recorded import as_recorded, digest
+from tests.recorded import Cases, digest, recorded
 from tests.seeds import few_and_many
 from tests.small_instances import random_instance
 
@@ -42,10 +42,10 @@ def test_plans_fit_get_better_and_nearly_all_tiny_instances_are_solved(
     assert best >= 0.9 * planned > 0
 
 
-def test_plans_of_every_feature_are_the_recorded_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+@recorded("local")
+def test_plans_of_every_feature_are_the_recorded_ones(monkeypatch: pytest.MonkeyPatch) -> Cases:
     """The first, the last and how many there are; and what a survey of few failures finds."""
     monkeypatch.setattr(local, "SURVEYED", 1)
-    figures: dict[str, object] = {}
     for seed in (0, 3, 5, 6, 8, 12):
         instance = random_space(seed, "any")
         if seed % 2:
@@ -57,5 +57,4 @@ def test_plans_of_every_feature_are_the_recorded_ones(monkeypatch: pytest.Monkey
             plan = surveyed_plan(instance, space, below)
             surveyed.append(plan and plan[1])
         ends = [(digest(plan.replicas), time_ns) for plan, time_ns in plans[:1] + plans[-1:]]
-        figures[f"space {seed}"] = [len(plans), ends, surveyed]
-    as_recorded("local", figures)
+        yield f"space {seed}", [len(plans), ends, surveyed]

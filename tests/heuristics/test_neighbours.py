@@ -17,7 +17,7 @@ from solver.heuristics.neighbours import (
     start_orders,
     turned_orders,
 )
-from tests.recorded import as_recorded, digest
+from tests.recorded import Cases, digest, recorded
 
 
 @pytest.mark.parametrize(("used", "per_stage"), [((4, 3, 5), 3), ((2, 0, 1), 1), ((0, 7, 9), 5)])
@@ -39,15 +39,15 @@ def test_near_splits_are_all_moves_of_one_layer() -> None:
     assert found == {(0, 1, 3, 6), (0, 1, 2, 6), (0, 3, 4, 6), (0, 2, 4, 6)}
 
 
-def test_orders_splits_and_shares_are_the_recorded_ones() -> None:
+@recorded("neighbours")
+def test_orders_splits_and_shares_are_the_recorded_ones() -> Cases:
     """Of which the first one seen is 2 + 2 nodes, 2 per stage: two runs, or one of each a stage."""
     assert start_orders((2, 2), 2) == [(0, 0, 1, 1), (1, 1, 0, 0), (0, 1, 0, 1)]
-    figures: dict[str, object] = {}
     for used, per_stage in product([(2, 2), (6, 3), (3, 3), (7, 2, 4), (1, 0, 9)], (1, 2, 3)):
         starts, turned = start_orders(used, per_stage), turned_orders(used, per_stage, 4)
         near = islice(near_orders(starts[-1], per_stage, Random(0)), 60)
         orders = [starts, turned, list(near)]
-        figures[f"orders {used} {per_stage}"] = [[len(each), digest(each)] for each in orders]
+        yield f"orders {used} {per_stage}", [[len(each), digest(each)] for each in orders]
     for seed in range(12):
         rng = np.random.default_rng(seed)
         times = rng.integers(1, 30, (3, 4))
@@ -55,11 +55,11 @@ def test_orders_splits_and_shares_are_the_recorded_ones() -> None:
         times[:, 1] = times[:, seed % 3]
         split = (0, *rng.choice(np.arange(1, 12), 4, replace=False).cumsum().tolist(), 60)
         shares = fair_shares(times, 4 + 3 * seed)
-        figures[f"shares {seed}"] = [shares, near_shares(times, shares)]
-        figures[f"permuted {seed}"] = [
-            permuted(kinds, after, split) for after in (kinds[::-1], [*kinds[1:], ((0, 4),)])
-        ]
-    as_recorded("neighbours", figures)
+        yield f"shares {seed}", [shares, near_shares(times, shares)]
+        yield (
+            f"permuted {seed}",
+            [permuted(kinds, after, split) for after in (kinds[::-1], [*kinds[1:], ((0, 4),)])],
+        )
 
 
 @pytest.mark.parametrize("seed", range(6))

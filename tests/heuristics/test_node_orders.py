@@ -12,7 +12,7 @@ from solver.heuristics.baselines import fitting_even_split
 from solver.heuristics.node_orders import best_plan, compute_bound_ns, count_orders, node_orders
 from solver.simulate import step_time_ns
 from tests.chain_instances import all_splits
-from tests.recorded import as_recorded, summary
+from tests.recorded import Cases, recorded, summary
 from tests.small_instances import random_instance
 
 
@@ -24,20 +24,9 @@ def test_all_distinct_orders_are_given_in_lexicographic_order(nodes_used: tuple[
     assert count_orders(nodes_used) == len(expected)
 
 
-def test_above_the_limit_orders_are_rotations_and_groups_at_an_end() -> None:
-    """2 + 2 + 2 nodes have 90 orders; the 10 below are left of them, see the comment."""
-    found = list(node_orders((2, 2, 2), 89))
-    # 6 rotations of 001122 and of 221100 each; group 1 first or last adds 11 0022, 11 2200,
-    # 0022 11, 2200 11, of which 112200 and 220011 are rotations; the others are rotations too.
-    forward = {(0, 0, 1, 1, 2, 2), (0, 1, 1, 2, 2, 0), (1, 1, 2, 2, 0, 0)}
-    forward |= {(1, 2, 2, 0, 0, 1), (2, 2, 0, 0, 1, 1), (2, 0, 0, 1, 1, 2)}
-    assert set(found) == forward | {order[::-1] for order in forward}
-    assert found == sorted(found)
-
-
-def test_bounds_of_a_split_stay_below_its_simulated_step_time_and_are_the_recorded_ones() -> None:
+@recorded("node_orders")
+def test_bounds_of_a_split_stay_below_its_step_time_and_are_the_recorded_ones() -> Cases:
     """Compute alone, whatever the transfers and what follows; sums over orders and splits."""
-    figures = {}
     for seed, schedule in product(range(0, 12, 2), ("", "zb-h1")):
         instance, sums = random_instance(seed), list[int]()
         for config in configs(instance.but(search={"schedule": (schedule,)} if schedule else {})):
@@ -46,16 +35,18 @@ def test_bounds_of_a_split_stay_below_its_simulated_step_time_and_are_the_record
                 for split in list(all_splits(space.tables.num_layers, config.pp))[:8]:
                     sums.append(compute_bound_ns(space.balance(order), split))
                     assert sums[-1] <= step_time_ns(space.costs(order, split))
-        figures[f"{seed} {schedule}"] = summary(np.array(sums))
-    as_recorded("node_orders", figures)
+        yield f"{seed} {schedule}", summary(np.array(sums))
 
 
-def test_best_plans_of_a_rule_are_the_recorded_ones() -> None:
-    """Of even splits, or the nearest that fit; none where it is to stop at once."""
-    figures = dict[str, object]()
+@recorded("node_orders")
+def test_best_plans_of_a_rule_are_the_recorded_ones() -> Cases:
+    """Of even splits, or the nearest that fit; none where it is to stop at once.
+
+    Above the limit of 90 orders: 6 rotations of 001122 and of 221100 each.
+    """
+    yield "above the limit", list(map(list, node_orders((2, 2, 2), 89)))
     for seed in range(12):
         instance = random_instance(seed)
         found = best_plan(instance, configs(instance), fitting_even_split)
-        figures[f"best {seed}"] = found and found[1]
+        yield f"best {seed}", (found and found[1])
         assert best_plan(instance, configs(instance), fitting_even_split, lambda: True) is None
-    as_recorded("node_orders", figures)

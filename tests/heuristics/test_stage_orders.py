@@ -27,7 +27,7 @@ from solver.heuristics.stage_orders import (
 )
 from solver.heuristics.trial import PathPool
 from solver.simulate import step_time_ns
-from tests.recorded import as_recorded, digest, summary
+from tests.recorded import Cases, as_recorded, digest, recorded, summary
 from tests.seeds import one_each
 from tests.small_instances import (
     ROOMY,
@@ -130,9 +130,9 @@ def test_bug_orders_of_stages_are_judged_as_the_simulator_does(
             assert trial.simulated(order.splits, False)[0].tolist() == [time_ns]
 
 
-def test_stages_and_orders_near_them_are_the_recorded_ones() -> None:
+@recorded("stage_orders")
+def test_stages_and_orders_near_them_are_the_recorded_ones() -> Cases:
     """Blocks use every node once; what is near fits or not."""
-    figures: dict[str, object] = {}
     for seed in range(8):
         tables = random_tables(seed)
         nodes = stages_of(cramped(tables) if seed % 2 else tables, 1 + seed % 3)
@@ -140,8 +140,7 @@ def test_stages_and_orders_near_them_are_the_recorded_ones() -> None:
         near = [near_orders(order) for order in walk(nodes, 6, seed)]
         fits = [nodes.fits(orders) for orders in near]
         arrays = [summary([x.places, x.splits, kept]) for x, kept in zip(near, fits, strict=True)]
-        figures[f"stages {seed}"] = [nodes.groups.tolist(), digest(arrays)]
-    as_recorded("stage_orders", figures)
+        yield f"stages {seed}", [nodes.groups.tolist(), digest(arrays)]
 
 
 @pytest.mark.parametrize("seed", one_each(range(12), 3))

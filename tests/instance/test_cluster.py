@@ -8,7 +8,7 @@ from formulations.instance import Cluster, ZoneLink
 from tests.instance.resolved import broken, shipped
 from tests.instance_texts import MINIMAL, parsed
 from tests.random_configs import zoned
-from tests.recorded import as_recorded, digest
+from tests.recorded import Cases, digest, recorded
 from tests.small_instances import random_instance
 
 test_lines = broken("zone", "spot_", "group", "too_many", "efficien", "range", "network")
@@ -22,14 +22,14 @@ UNITS = """nodes: 2, memory: 22.2 GiB, price: 8.5 USD/h,
        intra_node: {bandwidth: 128 Gbit/s, latency: 5 us}, inter_node: {bandwidth: 2 GB/s}"""
 
 
-def test_clusters_are_the_recorded_ones() -> None:
+@recorded("cluster")
+def test_clusters_are_the_recorded_ones() -> Cases:
     """As resolved; numbers of nodes, efficiencies, and links between zones."""
     written = parsed(MINIMAL.replace("nodes: 2, inter_node: Ethernet 40G", UNITS)).cluster
     assert written.groups[0].intra_node.bandwidth_bytes_per_s == 16e9
     clusters = {name: instance.cluster for name, instance in shipped().items()}
     clusters |= {"units": written}
     clusters |= {f"{seed}": zoned(random_instance(seed), seed).cluster for seed in range(12)}
-    figures = {}
     for name, cluster in clusters.items():
         numbers = [cluster.num_gpus, digest(cluster.node_names), *cluster.first_node]
         shares = [cluster.efficiency(nodes) for nodes in range(1, 10)]
@@ -37,8 +37,7 @@ def test_clusters_are_the_recorded_ones() -> None:
         zones = [cluster.has_zones, digest(cluster.zones), list(cluster.zone_of_group)]
         smaller = [digest(cluster.with_groups(cluster.groups[k:])) for k in (0, 1)]
         resolved = [digest(cluster), list(cluster.node_groups)[-3:]]
-        figures[name] = [numbers, shares, links, zones, smaller, resolved]
-    as_recorded("cluster", figures)
+        yield name, [numbers, shares, links, zones, smaller, resolved]
 
 
 def test_numbers_of_nodes() -> None:

@@ -8,7 +8,7 @@ from formulations.instance.counted import CountedBlock, CountedModel
 from formulations.instance.parts import Part
 from formulations.instance.transformer import build_workload
 from formulations.instance.workload import Layer, Precision
-from tests.recorded import as_recorded, digest
+from tests.recorded import Cases, digest, recorded
 
 PART = Part(
     sharded_parameters=100,
@@ -43,7 +43,8 @@ def layers(
     return build_workload(model, **fields, **formats).layers  # type: ignore[arg-type]
 
 
-def test_layers_are_the_recorded_ones() -> None:
+@recorded("counted")
+def test_layers_are_the_recorded_ones() -> Cases:
     """Every field of all layers: with dropout, experts, 32 bit, flash attention, tied matrices."""
     part = PART + Part(expert_parameters=60, expert_flops=80, routed_bytes=32)
     experts, twice = replace(BLOCK, part=part), CountedBlock(part + PART, 32, 4)
@@ -53,9 +54,7 @@ def test_layers_are_the_recorded_ones() -> None:
         "tied": replace(MODEL, tied_embeddings=True, num_kv_heads=2),
         "experts": replace(MODEL, blocks=(twice, experts), num_experts=4),
     }
-    figures: dict[str, object] = {}
     for name, model in models.items():
         for flash, precision in product((False, True), get_args(Precision)):
             chain = digest(layers(model, flash, precision))
-            figures[f"{name} {flash} {precision}"] = [chain, model.parameters]
-    as_recorded("counted", figures)
+            yield f"{name} {flash} {precision}", [chain, model.parameters]

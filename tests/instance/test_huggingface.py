@@ -9,7 +9,7 @@ from formulations.instance.huggingface import model_types, sizes_from_config
 from formulations.instance.huggingface_model import maximum_positions
 from formulations.instance.workload import Workload
 from tests.architectures import CONFIGS, PUBLISHED, build, config_of
-from tests.recorded import as_recorded, digest
+from tests.recorded import Cases, digest, recorded
 
 #: With a config.json.
 COUNTS = {name: n for name, n in PUBLISHED.items() if (CONFIGS / f"{name}.json").exists()}
@@ -48,17 +48,16 @@ def test_published_parameter_counts(name: str) -> None:
     assert workload_of(config).parameters == COUNTS[DEFAULTS.get(name, name)]
 
 
-def test_sizes_are_the_recorded_ones() -> None:
+@recorded("huggingface")
+def test_sizes_are_the_recorded_ones() -> Cases:
     """All fields, of configs, of class defaults, and of changes; the longest sequence."""
     configs = {name: config_of(name) for name in COUNTS}
     configs |= {f"{kind} alone": config_of("", model_type=kind) for kind in DEFAULTS}
     changes = (line.split(" | ") for line in CHANGES)
     configs |= {f"{name} {more}": config_of(name, **json.loads(more)) for name, more in changes}
-    figures = {}
     for name, config in configs.items():
         sizes = sizes_from_config(config, "c")
-        figures[name] = [digest(sizes), maximum_positions(config, "c")]
-    as_recorded("huggingface", figures)
+        yield name, [digest(sizes), maximum_positions(config, "c")]
 
 
 def test_bug_bert_was_its_base_model_whatever_the_config_names() -> None:

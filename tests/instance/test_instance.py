@@ -12,7 +12,7 @@ from formulations.instance.profile import Calibration
 from tests.conftest import ROOT
 from tests.instance.resolved import instances
 from tests.instance_texts import MINIMAL, PROFILE, parsed
-from tests.recorded import as_recorded, digest
+from tests.recorded import Cases, digest, recorded
 from tests.small_families import small_family
 
 OLD = "    - {name: old, gpu: V100-16, gpus_per_node: 4, nodes: 1, inter_node: Ethernet 40G}\n"
@@ -22,10 +22,10 @@ NEWER = parsed(PRECISE + OLD.replace("V100-16", "B200"))
 MIXED = parsed(PRECISE + OLD + "search: {context_parallel: [1, 2]}\n")
 
 
-def test_instances_are_the_recorded_ones() -> None:
+@recorded("instance")
+def test_instances_are_the_recorded_ones() -> Cases:
     """Which messages are split, sources of GPUs, sides, another batch, members of families."""
     made = dict(instances()) | {"profile": parsed(MINIMAL + PROFILE), "mixed": MIXED}
-    figures: dict[str, object] = {}
     for name, instance in made.items():
         groups = instance.cluster.groups
         nodes = (1, *(0 for _ in groups[1:]))
@@ -41,16 +41,15 @@ def test_instances_are_the_recorded_ones() -> None:
         sides = [[*side.search.context_parallel] for side in instance.sides]
         batch = instance.with_batch(8).sides[-1].workload.global_batch
         kept = digest([member.cluster, member.search]), instance.side(nodes), batch
-        figures[name] = [digest(split), digest(evidence), *kept, sides, list(margin)]
+        yield name, [digest(split), digest(evidence), *kept, sides, list(margin)]
     told = Calibration(source="3 steps of x.csv", memory_headroom=0.02, factors=FACTORS)
     calibrated = NEWER.model_copy(update={"calibration": told})
     pairs = ((NEWER, (1, 1)), (NEWER, (0, 1)), (MIXED, (1, 1)), (calibrated, (1, 1)))
-    figures["margins"] = [margin_evidence(instance, nodes) for instance, nodes in pairs]
+    yield "margins", [margin_evidence(instance, nodes) for instance, nodes in pairs]
     family = small_family(9, (1, 0))
     whole = family.but(instance={"search": family.instance.search.but(idle_nodes=False)})
     uses = [[*each.uses(counts)] for each in (family, whole) for counts in family.members()]
-    figures["uses"] = [[*family.members()], uses]
-    as_recorded("instance", figures)
+    yield "uses", [[*family.members()], uses]
     # Nodes idle only where there are as few as may be: else a smaller cluster has the plan
     assert list(family.uses((1, 2))) == [(0, 2), (1, 2)]
 

@@ -14,7 +14,7 @@ from formulations.instance import Instance
 from formulations.instance.length_classes import classes_of, log_normal_classes
 from tests.instance.resolved import broken
 from tests.instance_texts import parsed
-from tests.recorded import as_recorded, digest
+from tests.recorded import Cases, digest, recorded
 
 test_lines = broken("lengths_")
 
@@ -84,12 +84,12 @@ def test_hostile_files(name: str, data: bytes, found: str, tmp_path: Path) -> No
     assert "\n" not in str(caught.value)
 
 
-def test_classes_are_the_recorded_ones_and_never_shorter() -> None:
+@recorded("length_classes")
+def test_classes_are_the_recorded_ones_and_never_shorter() -> Cases:
     """As many sequences; of the k longest, for every k, none counts as shorter than it is.
 
     Of log-normal distributions so many.
     """
-    figures: dict[str, object] = {}
     for seed in range(12):
         random = Random(seed)
         lengths = [int(random.lognormvariate(5, 1.5)) + 1 for _ in range(300)]
@@ -102,5 +102,4 @@ def test_classes_are_the_recorded_ones_and_never_shorter() -> None:
         assert sum(bucket.count for bucket in normal) == 1000
         short = log_normal_classes(3, 0.5 + seed / 10, 4, 100, 10)
         made = [buckets, classes_of(counts, number, 512), normal, short]
-        figures[f"{seed}"] = [*map(digest, made), *map(len, made)]
-    as_recorded("length_classes", figures)
+        yield f"{seed}", [*map(digest, made), *map(len, made)]

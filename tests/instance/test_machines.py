@@ -7,7 +7,7 @@ from formulations.instance.documents import parse_document
 from formulations.instance.workload import PRECISIONS, Precision
 from tests.instance.resolved import broken
 from tests.instance_texts import LINKS, MINIMAL, ONE_GPU, parsed
-from tests.recorded import as_recorded, digest
+from tests.recorded import Cases, digest, recorded
 
 GPUS = gpu_catalogue()
 
@@ -30,21 +30,23 @@ def test_figures_become_a_gpu_type() -> None:
     assert bare.source == "the instance; latency of 14 us: NCCL 2.19"
 
 
-def test_evidence_is_the_recorded_one() -> None:
+@recorded("machines")
+def test_evidence_is_the_recorded_one() -> Cases:
     """Of GPUs that were fitted, or whose peaks are assumed, in every precision that they have."""
     odd = GPUS["B200"].but(assumed_peaks={"bf16": "a guess"})
-    figures: dict[str, object] = {}
     for gpu in (*map(GPUS.__getitem__, ("A10", "V100-16", "A100-80", "H100", "GB200")), odd):
         for precision in PRECISIONS:
             if precision in gpu.peak_flops:
                 stated = gpu.peak_evidence(precision), gpu.efficiency_evidence(precision)
                 peaks = [gpu.half_peak, gpu.peak_outside_blocks(precision)]
-                figures[f"{gpu.name} {len(gpu.assumed_peaks)} {precision}"] = [
-                    *(evidence.kind for evidence in stated),
-                    digest(stated),
-                    *peaks,
-                ]
-    as_recorded("machines", figures)
+                yield (
+                    f"{gpu.name} {len(gpu.assumed_peaks)} {precision}",
+                    [
+                        *(evidence.kind for evidence in stated),
+                        digest(stated),
+                        *peaks,
+                    ],
+                )
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16", "fp8"])

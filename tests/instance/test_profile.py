@@ -6,7 +6,7 @@ from formulations.instance import Profile, ProfileEntry
 from formulations.instance.profile import Calibration, covered_degrees
 from tests.instance.resolved import broken, shipped
 from tests.instance_texts import MINIMAL, PROFILE, parsed
-from tests.recorded import as_recorded, digest
+from tests.recorded import Cases, digest, recorded
 
 test_lines = broken("profile", "calibration")
 
@@ -33,9 +33,9 @@ def test_between_sizes_linear_beyond_them_in_proportion() -> None:
     assert curve().but(completed=True).has_time("block", "X", 2)
 
 
-def test_profiles_are_the_recorded_ones() -> None:
+@recorded("profile")
+def test_profiles_are_the_recorded_ones() -> Cases:
     """Of shipped files: all times, and those between and beyond them; which curves there are."""
-    figures: dict[str, object] = {}
     # In `ratio` a bare time is the forward pass; degree 4 has times of the blocks alone.
     for name, instance in (shipped() | {"ratio": parsed(MINIMAL + PROFILE)}).items():
         if profile := instance.profile:
@@ -45,8 +45,7 @@ def test_profiles_are_the_recorded_ones() -> None:
             has = [[profile.measures(gpu), profile.has_time(first.kind, gpu, 2)] for gpu in gpus]
             kinds = sorted({entry.kind for entry in profile.entries})
             degrees = covered_degrees(profile, kinds, instance.cluster, range(1, 17))
-            figures[name] = [digest(profile), len(profile.entries), times, has, degrees]
-    as_recorded("profile", figures)
+            yield name, [digest(profile), len(profile.entries), times, has, degrees]
 
 
 CALIBRATION = Calibration(

@@ -13,20 +13,19 @@ from formulations.instance.resolve_workload import (
 from formulations.instance.workload import PRECISIONS, Workload
 from tests.instance.resolved import broken, instances
 from tests.instance_texts import MINIMAL, parsed
-from tests.recorded import as_recorded, digest
+from tests.recorded import Cases, digest, recorded
 
 test_lines = broken("huggingface", "flash", "workload", "sequence", "fp8", "bf16", "no_")
 
 
-def test_workloads_are_the_recorded_ones() -> None:
+@recorded("resolve_workload")
+def test_workloads_are_the_recorded_ones() -> Cases:
     """Of shipped files and drawn texts, without their layers; where plans decide, both forms."""
-    figures = {}
     for name, instance in instances():
         work, fused = instance.workload, instance.fused
         fields = [work.but(layer_runs=()), fused and fused.but(layer_runs=())]
         flops = [layer.forward_flops for layer in work.layers]
-        figures[name] = [digest(fields), work.num_blocks, digest(flops)]
-    as_recorded("resolve_workload", figures)
+        yield name, [digest(fields), work.num_blocks, digest(flops)]
 
 
 def test_what_is_written_goes_before_the_catalogue(tmp_path: Path) -> None:
@@ -54,16 +53,15 @@ def test_what_is_written_goes_before_the_catalogue(tmp_path: Path) -> None:
     assert config_name(Path("/m/llama.json")) == "llama"
 
 
-def test_who_has_flash_attention_is_recorded() -> None:
+@recorded("resolve_workload")
+def test_who_has_flash_attention_is_recorded() -> Cases:
     """Ampere in 16 bit: what keeps GPUs from it is named; no known capability is no obstacle."""
     group = parsed(MINIMAL).cluster.groups[0]
     old = group.but(name="old", gpu=gpu_catalogue()["V100-16"])
     odd = group.but(gpu=group.gpu.but(compute_capability=None))
-    figures: dict[str, object] = {}
     for name, groups in {"ampere": (group,), "mixed": (group, old), "unknown": (odd,)}.items():
         cluster = Cluster(groups=groups)
         for precision in PRECISIONS:
             obstacle = flash_obstacle(cluster, precision)
             told = [has_flash(cluster, precision), flash_remedy(cluster, precision)]
-            figures[f"flash {name} {precision}"] = [*told, obstacle and list(obstacle)]
-    as_recorded("resolve_workload", figures)
+            yield f"flash {name} {precision}", [*told, obstacle and list(obstacle)]

@@ -16,7 +16,7 @@ from formulations.instance.targets import (
     mixed_gradients,
 )
 from tests.export_cases import UNTIED, WHOLE_EXPERTS, instance_of
-from tests.recorded import as_recorded, digest
+from tests.recorded import Cases, digest, recorded
 
 GPT2 = instance_of().workload  #: whose embedding and head are one matrix
 PLAIN = instance_of(UNTIED).workload
@@ -34,7 +34,8 @@ def refused(target: str, demands: dict[str, Any], workload: Any = PLAIN) -> str:
     return ", ".join(refusal.field for refusal in LAUNCHERS[target].refused(workload, fields))
 
 
-def test_refusals_are_the_recorded_ones() -> None:
+@recorded("targets")
+def test_refusals_are_the_recorded_ones() -> Cases:
     """Of every launcher: rules, what it keeps of defaults, all that it refuses of a grid."""
     models = MODELS | {"tied": GPT2, "halves": PLAIN.but(optimizer_bytes=8)}
     models["t5"] = instance_of("catalogue: t5-3b, optimizer_state: 8bit").workload
@@ -43,18 +44,16 @@ def test_refusals_are_the_recorded_ones() -> None:
     flags, degrees = (True, False), (1, 2)
     grid = product(*[degrees] * 4, (1, "tp"), range(4), flags, flags)
     demands = [Demands(*fields) for fields in grid]  # type: ignore[arg-type]
-    figures: dict[str, object] = {}
     for name, launcher in LAUNCHERS.items():
         rules = [[*launcher.rules(per)] for per in ("plan", "stage")]
-        figures[name] = [*rules, digest(launcher.kept(SearchFile()))]
+        yield name, [*rules, digest(launcher.kept(SearchFile()))]
         for model, workload in models.items():
             refused = [list(launcher.refused(workload, each)) for each in demands]
             untrained = list(launcher.untrained(workload))
             stages = launcher.most_stages(workload), chain_of(workload), mixed_gradients(workload)
-            figures[f"{name}, {model}"] = [digest(refused), digest([untrained, stages])]
-    figures["sharded"] = sum(each.sharded for each in demands)
-    figures["who"] = [launchers("micro_batches", "uneven"), launchers("recompute_per", "stage")]
-    as_recorded("targets", figures)
+            yield f"{name}, {model}", [digest(refused), digest([untrained, stages])]
+    yield "sharded", sum(each.sharded for each in demands)
+    yield "who", [launchers("micro_batches", "uneven"), launchers("recompute_per", "stage")]
 
 
 @pytest.mark.parametrize("name", LAUNCHERS)

@@ -7,16 +7,16 @@ import pytest
 from formulations.instance.transformer import build_workload
 from formulations.instance.workload import PRECISIONS, Precision, Recompute, padded_vocabulary
 from tests.architectures import GPT2, build, kinds_of_workloads
-from tests.recorded import as_recorded, digest
+from tests.recorded import Cases, digest, recorded
 
 S, H, HEADS = 8, 4, 2
 SIZES = GPT2.but(hidden_size=H, layers=1, heads=HEADS, vocabulary_size=128)
 FIELDS = {"name": "w", "source": "t", "sequence_length": S, "global_batch": 1}
 
 
-def test_figures_of_layers_are_the_recorded_ones() -> None:
+@recorded("workload")
+def test_figures_of_layers_are_the_recorded_ones() -> Cases:
     """Per GPU of tensor groups of 1 and 4: parameters, what is kept, and in every other form."""
-    figures: dict[str, object] = {}
     for name, workload in kinds_of_workloads().items():
         layers = []
         for run in workload.layer_runs:
@@ -33,8 +33,7 @@ def test_figures_of_layers_are_the_recorded_ones() -> None:
         sizes = [workload.logits_bytes, workload.largest_message_bytes, workload.training_flops]
         sizes += [workload.num_blocks, workload.state_bytes(2049), padded_vocabulary(1000, 2)]
         digests = [digest(layers), digest([*changed, workload.whole_experts])]
-        figures[name] = [*sizes, workload.optimizer_state, *digests]
-    as_recorded("workload", figures)
+        yield name, [*sizes, workload.optimizer_state, *digests]
 
 
 @pytest.mark.parametrize("precision", PRECISIONS)

@@ -26,7 +26,7 @@ from solver.lengths.candidates import (
 from solver.study.store import open_study
 from tests.command_line import output
 from tests.mixed_lengths import mixed_strategies, small
-from tests.recorded import as_recorded, digest
+from tests.recorded import Cases, digest, recorded
 
 #: Sequences for which memory is too small where a GPU holds much.
 LONG = {"8000, count: 2": "200000, count: 1", "search: {": "search: {tensor_parallel: 2, "}
@@ -107,20 +107,19 @@ def test_what_a_study_holds_is_not_worked_out_again(
 
 
 @pytest.mark.parametrize("name", ["alike", "mixed", "long"])
-def test_strategies_are_the_recorded_ones(name: str) -> None:
+@recorded("candidates")
+def test_strategies_are_the_recorded_ones(name: str) -> Cases:
     instance, every = strategies(name)
     kept = useful(instance, every)
-    figures: dict[str, object] = {}
     for title, found in (("found", every), ("kept", kept)):
         for n, rows in enumerate(found):
             replicas = [[r.stages, r.longest_row, r.count] for r in rows.strategy.replicas]
             longest_ns = [row_ns(r, r.longest_row) // 1000 for r in rows.strategy.replicas]
             once = [rows.strategy.visit_ns, rows.strategy.anchor_ns, round(rows.above, 6)]
             told = [rows.strategy.name, digest(rows.plan), *once, replicas, longest_ns]
-            figures[f"{name} {title} {n}"] = told
+            yield f"{name} {title} {n}", told
     plans = [rows.plan for rows in kept]
-    figures[f"{name} switches"] = digest(switch_times(instance.cluster, instance.workload, plans))
-    as_recorded("candidates", figures)
+    yield f"{name} switches", digest(switch_times(instance.cluster, instance.workload, plans))
     assert len({rows.strategy.name for rows in kept}) == len(kept)
 
 

@@ -9,7 +9,7 @@ import pytest
 from formulations.errors import PlannerError
 from formulations.lengths.problem import Replica, Rows, RowTime, Strategy
 from solver.lengths.dispatch import Dispatch, dispatch, dispatch_ns
-from tests.recorded import as_recorded, digest
+from tests.recorded import Cases, digest, recorded
 from tests.seeds import one_each
 
 
@@ -72,13 +72,12 @@ def test_dispatch_lies_between_its_bound_and_twice_the_least(seed: int) -> None:
     assert dispatched.bound_ns <= least <= dispatched.time_ns <= 2 * least
 
 
-def test_dispatches_are_the_recorded_ones() -> None:
-    figures = {}
+@recorded("dispatch")
+def test_dispatches_are_the_recorded_ones() -> Cases:
     for seed in range(60):
         strategy, lengths, rows = random_step(seed)
         made = dispatch(strategy, lengths * (1 + seed % 3), rows)
-        figures[str(seed)] = [made.time_ns, made.bound_ns, digest(made.dispatch)]
-    as_recorded("dispatch", figures)
+        yield str(seed), [made.time_ns, made.bound_ns, digest(made.dispatch)]
 
 
 def test_a_sequence_that_no_row_takes_is_refused() -> None:

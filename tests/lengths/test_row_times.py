@@ -21,7 +21,7 @@ from formulations.lengths.row_times import (
 from tests.conftest import text_of
 from tests.hand_made import uniform_plans
 from tests.mixed_lengths import small
-from tests.recorded import as_recorded, digest
+from tests.recorded import Cases, as_recorded, digest, recorded
 
 
 def factors(curve: RowTime) -> tuple[float, float, float]:
@@ -61,10 +61,10 @@ def test_no_point_is_above_the_curve(seed: int) -> None:
 
 
 @pytest.mark.parametrize("rows", ["packed", "padded"])
-def test_times_of_rows_are_the_recorded_ones(rows: str) -> None:
+@recorded("row_times")
+def test_times_of_rows_are_the_recorded_ones(rows: str) -> Cases:
     """Of every plan with all micro-batches alike, as a strategy; how long rows may be."""
     instance = instance_of_time(small(**{"count: 2}]": f"count: 2}}]\n  rows: {rows}"}))
-    figures: dict[str, object] = {}
     for n, plan in enumerate(uniform_plans(instance)):
         costs = RowCosts(instance, plan)
         made = costs.strategy(plan_name(plan), [4096 - 512 * (n % 3)] * plan.config.dp)
@@ -74,8 +74,7 @@ def test_times_of_rows_are_the_recorded_ones(rows: str) -> None:
         once = [made.strategy.visit_ns, made.strategy.anchor_ns, round(made.above, 6)]
         slowest = [costs.slowest_ns(2048, 2), costs.fits(8192, 0), row_multiple(plan.config)]
         longest = [longest_row(instance, plan.config, m.__ge__) for m in (1, 5000)]
-        figures[f"{n} {rows}"] = [made.strategy.name, *once, *slowest, longest, factors_of, fixed]
-    as_recorded("row_times", figures)
+        yield f"{n} {rows}", [made.strategy.name, *once, *slowest, longest, factors_of, fixed]
 
 
 MEASURED = text_of("measured_strategies.txt")

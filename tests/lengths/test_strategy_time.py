@@ -8,7 +8,7 @@ from formulations.errors import PlannerError
 from formulations.lengths.problem import Atom, Replica, Rows, RowTime, Strategy
 from formulations.lengths.strategy_time import NEVER, StrategyTimes, strategy_times
 from tests.mixed_lengths import random_mixed, set_ns
-from tests.recorded import as_recorded, digest
+from tests.recorded import Cases, digest, recorded
 from tests.seeds import each_of
 
 
@@ -28,12 +28,11 @@ def test_times_are_those_by_definition(seed: int, rows: Rows) -> None:
             assert intervals[i, j] == (NEVER if expected is None else expected)
 
 
-def test_rows_of_replicas_are_the_recorded_ones() -> None:
-    figures: dict[str, object] = {}
+@recorded("strategy_time")
+def test_rows_of_replicas_are_the_recorded_ones() -> Cases:
     for seed in range(20):
         mixed = random_mixed(seed, rows="padded" if seed % 3 == 0 else "packed")
-        figures[str(seed)] = digest([t.rows(t.content).tolist() for t in strategy_times(mixed)])
-    as_recorded("strategy_time", figures)
+        yield str(seed), digest([t.rows(t.content).tolist() for t in strategy_times(mixed)])
 
 
 @pytest.mark.parametrize(

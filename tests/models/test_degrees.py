@@ -16,7 +16,7 @@ from solver.search.critical_path import CutLoop, model_engine
 from solver.search.paths import OpenConfig
 from tests.brute_force import optimum_ns
 from tests.random_configs import scheduled, slower, zoned
-from tests.recorded import as_recorded
+from tests.recorded import Cases, recorded
 from tests.small_instances import random_instance
 from tests.twins import TWINS, size_of
 
@@ -59,11 +59,10 @@ def test_config_that_no_plan_can_beat_stays_outside(monkeypatch: pytest.MonkeyPa
     assert (loop.closed, loop.best, loop.model.held) == (True, float(best), [1])
 
 
-def test_models_are_the_recorded_ones() -> None:
-    figures = dict[str, object]()
+@recorded("degrees")
+def test_models_are_the_recorded_ones() -> Cases:
     for seed, twin in product(range(4, 8), TWINS):
         many = ManyConfigs(twin.model())
         for number, tables in enumerate(all_tables(varied(seed))[-4:]):
             many.add_config(tables, 1 + number, Given(max_step_time_ns=10**11))
-        figures[f"{seed} {twin.name}"] = size_of(many.model)
-    as_recorded("degrees", figures)
+        yield f"{seed} {twin.name}", size_of(many.model)

@@ -9,7 +9,7 @@ from solver.backends import cpsat
 from solver.options import SolveOptions
 from solver.result import Status
 from tests.mixed_lengths import free_tours, least_ns, random_mixed, tour_ns
-from tests.recorded import as_recorded
+from tests.recorded import Cases, recorded
 from tests.seeds import each_of
 from tests.twins import size_of
 
@@ -35,9 +35,8 @@ def test_the_model_finds_the_best_of_all_tours(seed: int, rows: Rows) -> None:
     assert tour_ns(mixed, tour) == step_ns(mixed, tour) == best_ns
 
 
-def test_models_are_the_recorded_ones() -> None:
-    figures = dict[str, object]()
+@recorded("hot_switch")
+def test_models_are_the_recorded_ones() -> Cases:
     for seed in range(16):
         mixed = random_mixed(seed, rows="padded" if seed % 2 else "packed")
-        figures[f"{seed}"] = size_of(HotSwitch(mixed, MOST_NS).model)
-    as_recorded("hot_switch", figures)
+        yield f"{seed}", size_of(HotSwitch(mixed, MOST_NS).model)

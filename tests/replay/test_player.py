@@ -13,7 +13,7 @@ from solver.replay.player import Replay, replay
 from solver.replay.policy import Checkpoints, Configuration, InFlight, Policy, Reconfigure, Recovery
 from solver.replay.trace import Event, EventKind, Trace
 from tests.random_fleets import even_designs, fleet_of
-from tests.recorded import as_recorded
+from tests.recorded import Cases, recorded
 
 FOUR = ("a", "b", "c", "d")
 IN_FLIGHT: tuple[InFlight, ...] = get_args(InFlight)
@@ -204,11 +204,11 @@ def _random_trace(rng: random.Random) -> Trace:
 
 @pytest.mark.parametrize("in_flight", IN_FLIGHT)
 @pytest.mark.parametrize("checkpoints", [None, Checkpoints(3, 2)])
+@recorded("replay")
 def test_replay_agrees_with_a_look_at_every_tick(
     in_flight: InFlight, checkpoints: Checkpoints | None
-) -> None:
+) -> Cases:
     """On random traces, step times and pauses; spans of some are the recorded ones."""
-    figures = {}
     for seed in range(100):
         rng = random.Random(seed)
         trace = _random_trace(rng)
@@ -223,8 +223,7 @@ def test_replay_agrees_with_a_look_at_every_tick(
         if seed < 12:
             spans = [[span.cause, span.end_ns, span.nodes, span.steps] for span in run.spans]
             rates = run.samples, run.samples_per_s, run.samples_per_s_between_steps
-            figures[f"{seed} {in_flight} {checkpoints is not None}"] = [*rates, *spans]
-    as_recorded("replay", figures)
+            yield f"{seed} {in_flight} {checkpoints is not None}", [*rates, *spans]
 
 
 def played(

@@ -31,7 +31,7 @@ from solver.search.driver import solve
 from solver.templates.generate import TemplateOptions
 from tests.conftest import present, text_of
 from tests.hand_made import planless_result
-from tests.recorded import as_recorded
+from tests.recorded import Cases, recorded
 from tests.small_instances import random_instance
 
 #: In which copying layers counts nothing.
@@ -128,12 +128,12 @@ def test_node_that_is_back_holds_nothing() -> None:
     assert InstancePolicies(instance, PolicyOptions(faults=2), None).fleets.faults == 2
 
 
-def test_configurations_of_all_policies_are_the_recorded_ones() -> None:
+@recorded("policies")
+def test_configurations_of_all_policies_are_the_recorded_ones() -> Cases:
     """First on all nodes, then without one; rules of models of 0.1 to 9 billion parameters.
 
     Restarts may split optimizer states; redundancy takes 4/3 of the step, and the fleets may not.
     """
-    figures: dict[str, object] = {}
     for name in get_args(PolicyName):
         for seed in (0, 4):
             instance = fleet_instance(seed)
@@ -147,13 +147,12 @@ def test_configurations_of_all_policies_are_the_recorded_ones() -> None:
                     now = policy.reconfigure(now, ready)
                     told.append(now and [sorted(now.nodes), now.step_ns, now.pause_ns])
                 rest = [policies.summary, policy.samples_per_step, *policy.sources]
-                figures[f"{name} {seed} {pause_ns}"] = [*told, *rest]
+                yield f"{name} {seed} {pause_ns}", [*told, *rest]
         for billions in (0.1, 0.35, 2.6, 9):
             pause_ns, rules, source = recovery_of_size(name, int(billions * 1e9), "background")
             saved = rules.checkpoints and [rules.checkpoints.every_steps, rules.checkpoints.time_ns]
             rest = [rules.in_flight, rules.node_ready_ns, rules.slowdown_percent]
-            figures[f"{name} {billions}"] = [pause_ns, saved, *rest, rules.fatal_pause_ns, source]
-    as_recorded("policies", figures)
+            yield f"{name} {billions}", [pause_ns, saved, *rest, rules.fatal_pause_ns, source]
 
 
 def test_every_number_of_nodes_is_planned_once(monkeypatch: pytest.MonkeyPatch) -> None:

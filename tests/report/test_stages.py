@@ -15,7 +15,7 @@ from solver.report.stages import (
 )
 from tests.chain_instances import equal_nodes
 from tests.hand_made import document_of, result_of
-from tests.recorded import as_recorded
+from tests.recorded import Cases, recorded
 from tests.report.shown import PLANS, drawn, plan, stored
 
 
@@ -32,13 +32,12 @@ def test_tables_of_small_plans(name: str) -> None:
 SLOW = ZoneLink(bandwidth_bytes_per_s=1.25e8, latency_s=0.02, kind="measured", source="iperf, 2026")
 
 
-def test_links_are_named_with_what_crosses() -> None:
+@recorded("zone_lines")
+def test_links_are_named_with_what_crosses() -> Cases:
     """Of one node per slot; x and z have a link of their own. Without zones there is no line."""
-    figures = {}
     for zones, dp, pp in (("xyxy", 2, 2), ("xyzx", 1, 4)):
         links = {"zx": SLOW} if {"x", "z"} <= set(zones) else {}
         tables = equal_nodes(len(zones), 1, 1, dp, pp, zones=zones, own=links)
         cuts = tuple(round(4 * k / pp) for k in range(pp + 1))
         plan = Decisions(tuple(range(len(zones))), cuts, (4 // dp,) * dp).plan(tables)
-        figures[zones] = zone_lines(document_of(result_of(tables.instance, plan)))
-    as_recorded("zone_lines", figures)
+        yield zones, zone_lines(document_of(result_of(tables.instance, plan)))

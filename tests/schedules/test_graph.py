@@ -9,7 +9,7 @@ import pytest
 from formulations.instance.search import ScheduleName
 from formulations.schedules.graph import schedule_graph
 from formulations.schedules.registry import SCHEDULES
-from tests.recorded import as_recorded, digest, summary
+from tests.recorded import Cases, digest, recorded, summary
 
 
 @pytest.mark.parametrize("schedule", get_args(ScheduleName))
@@ -29,9 +29,9 @@ def test_levels_follow_their_predecessors(schedule: ScheduleName) -> None:
         assert graph.num_operations == (2 + splits) * m * p * v
 
 
-def test_graphs_are_the_recorded_ones() -> None:
+@recorded("schedule_graphs")
+def test_graphs_are_the_recorded_ones() -> Cases:
     """What waits for what, over which transfer, in which level."""
-    figures: dict[str, object] = {}
     for schedule, (p, v, m) in product(get_args(ScheduleName), ((1, 1, 2), (2, 2, 4), (3, 2, 6))):
         v = v if SCHEDULES[schedule].interleaves else 1
         if p > 1 or not SCHEDULES[schedule].interleaves:
@@ -40,5 +40,4 @@ def test_graphs_are_the_recorded_ones() -> None:
             rest = graph.weight, graph.micro_batch, graph.last
             levels = [group.operation for group in graph.levels]
             operations = digest([graph.operation(i) for i in range(graph.num_operations)])
-            figures[f"{schedule} {p} {v} {m}"] = [summary([*arrays, *rest, *levels]), operations]
-    as_recorded("schedule_graphs", figures)
+            yield f"{schedule} {p} {v} {m}", [summary([*arrays, *rest, *levels]), operations]

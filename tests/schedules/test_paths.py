@@ -13,7 +13,7 @@ from formulations.schedules.graph import ScheduleGraph, schedule_graph
 from formulations.schedules.paths import device_path, last_down, path_counts, returned, turns
 from formulations.schedules.registry import SCHEDULES
 from solver.simulate import Array, Times, simulate
-from tests.recorded import as_recorded, digest
+from tests.recorded import Cases, digest, recorded
 
 NAMES: tuple[ScheduleName, ...] = get_args(ScheduleName)
 
@@ -85,23 +85,22 @@ def test_latency_paths_miss_what_the_schedule_states(schedule: ScheduleName) -> 
                 assert found == expected
 
 
-def test_paths_are_the_recorded_ones() -> None:
+@recorded("paths")
+def test_paths_are_the_recorded_ones() -> Cases:
     """Of every stage of small graphs, operation by operation; turns of 1F1B."""
-    figures: dict[str, object] = {}
     for schedule in ("1f1b", "zb-h1", "interleaved"):
         for graph, (v, _) in graphs(schedule):
             stages, devices = range(graph.num_stages), range(graph.num_devices)
             paths = [[member(graph, k) for k in stages] for member in (returned, last_down)]
             paths.append([device_path(graph, device) for device in devices])
             name = f"{schedule} {graph.num_devices} {v} {graph.micro_batches}"
-            figures[name] = digest([[path.tolist() for path in member] for member in paths])
+            yield name, digest([[path.tolist() for path in member] for member in paths])
     graph = schedule_graph("1f1b", 4, 12)
     for first, last in combinations_with_replacement(range(4), 2):
         number = (11 - (4 - first)) // (last - first + 1)
         counts = path_counts(graph, turns(graph, first, last, number))
         assert counts.weights[last] >= 1 + number
-        figures[f"turns {first} {last}"] = [counts.weights.tolist(), counts.transfers.tolist()]
-    as_recorded("paths", figures)
+        yield f"turns {first} {last}", [counts.weights.tolist(), counts.transfers.tolist()]
 
 
 def test_what_is_no_path_is_refused() -> None:

@@ -14,7 +14,7 @@ from formulations.schedules.interleaved import sizes_of_groups
 from formulations.schedules.operations import Kind
 from formulations.schedules.registry import device_order, held, in_flight, stage_moments
 from solver.simulate import Times, simulate
-from tests.recorded import as_recorded
+from tests.recorded import Cases, recorded
 from tests.recursion import most_in_flight
 
 STAGES = [(p, k, m) for p in (1, 2, 3, 5) for k in range(p) for m in (1, 2, 3, 4, 9)]
@@ -76,13 +76,13 @@ def test_devices_hold_no_more_for_more_micro_batches(
             assert most == held(schedule, p, device, m, chunks, *sizes).whole.sum(axis=1).max()
 
 
-def test_fullest_moments_are_the_recorded_ones() -> None:
+@recorded("fullest_moments")
+def test_fullest_moments_are_the_recorded_ones() -> Cases:
     """ZB-H1, last of 3 stages, 5 micro-batches: F0 B0 F1 B1 F2 B2 W0 F3 B3 ...: 2 wait beside F2.
 
     After B2 three wait and none is whole.
     """
     assert stage_moments("zb-h1", 3, 2, 5) == ((0, 3), (1, 2))
-    figures: dict[str, object] = {}
     for name, schedule in registry.SCHEDULES.items():
         for p, v, m in ((2, 2, 4), (3, 2, 9), (4, 3, 40)):
             v = v if schedule.interleaves else 1
@@ -90,5 +90,4 @@ def test_fullest_moments_are_the_recorded_ones() -> None:
             moments = [list(map(list, stage_moments(name, p, s, m, v))) for s in range(p * v)]
             fullest = [held(name, p, device, m, v) for device in range(p)]
             rows = [[each.whole.tolist(), each.put_off.tolist()] for each in fullest]
-            figures[f"{name} {p} {v} {m}"] = [moments, rows]
-    as_recorded("fullest_moments", figures)
+            yield f"{name} {p} {v} {m}", [moments, rows]

@@ -11,7 +11,7 @@ from solver.simulate import step_time_ns
 from tests import brute_force
 from tests.graph.drawn import Questions, best_ns, drawn_tables, problems
 from tests.random_configs import random_tables
-from tests.recorded import as_recorded, digest
+from tests.recorded import Cases, digest, recorded
 from tests.seeds import each_of
 
 
@@ -35,10 +35,10 @@ def test_bounds_and_plans_enclose_the_optimum(seed: int) -> None:
             assert search.plan is None
 
 
-def test_work_is_the_recorded_one(monkeypatch: pytest.MonkeyPatch) -> None:
+@recorded("by_relaxation")
+def test_work_is_the_recorded_one(monkeypatch: pytest.MonkeyPatch) -> Cases:
     """Questions until it ends, bounds and plans; also stopped early, up to a gap."""
     monkeypatch.setattr("solver.search.by_relaxation.MOVES_PER_STOP", 5)
-    figures: dict[str, object] = {}
     for name, costs in list(drawn_tables().items())[::2]:
         dp, all_orders = costs.config.dp, f"{name} all orders"
         if all_orders not in problems() or costs.config.pp == 1 or costs.num_micro_batches % dp:
@@ -49,5 +49,4 @@ def test_work_is_the_recorded_one(monkeypatch: pytest.MonkeyPatch) -> None:
         for stop, gap, cutoff in ((asked, 0.02, 2 * best), (after(9, asked), 0.0, best + 9)):
             search = ByRelaxation(Intervals(costs), Placer(costs), gap, stop, cutoff)
             told.append([search.run(), search.best, search.bound_ns, digest(search.plan)])
-        figures[name] = [asked.number, *told]
-    as_recorded("by_relaxation", figures)
+        yield name, [asked.number, *told]

@@ -29,7 +29,7 @@ from tests.loop_checks import (
     solve_config,
 )
 from tests.random_configs import WITH_NEW, crowded_instance, random_config, random_tables, slower
-from tests.recorded import as_recorded
+from tests.recorded import Cases, recorded
 from tests.seeds import few_and_many
 from tests.small_instances import random_instance
 
@@ -120,12 +120,12 @@ def test_incumbents_are_proved_or_improved(seeds: Sequence[int]) -> None:
 
 
 @both
+@recorded("critical_path")
 def test_loops_over_several_configs_are_the_recorded_ones(
     family: Family, monkeypatch: pytest.MonkeyPatch
-) -> None:
+) -> Cases:
     """They enter the model one by one, cheaper ones first; what is proved of each in the end."""
     monkeypatch.setattr("solver.search.critical_path.FIRST_SHAPES", 1)
-    figures: dict[str, object] = {}
     for seed in (0, 8):
         tables = [tables for tables, _ in feasible(range(seed, seed + 5))]
         configs = [OpenConfig(costs, 1.0 + n, 1000 * n) for n, costs in enumerate(tables)]
@@ -138,14 +138,16 @@ def test_loops_over_several_configs_are_the_recorded_ones(
         entered = [len(loop.model.held) for _ in loop.run(SolveOptions(), lambda: False)]
         index = None if loop.found is None else loop.found.index
         bounds = [loop.is_open(n) for n in range(len(configs))]
-        figures[f"{seed} {family}"] = [
-            index,
-            loop.best,
-            bounds,
-            loop.trouble,
-            max(entered, default=0),
-        ]
-    as_recorded("critical_path", figures)
+        yield (
+            f"{seed} {family}",
+            [
+                index,
+                loop.best,
+                bounds,
+                loop.trouble,
+                max(entered, default=0),
+            ],
+        )
 
 
 # Steps beyond the safe range of floats

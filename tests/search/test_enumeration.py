@@ -37,7 +37,7 @@ from tests.graph.drawn import NO_CUTOFF, Questions, drawn_tables, uneven_tables
 from tests.hand_made import document_of, result_of
 from tests.loop_checks import judge, solve_config
 from tests.random_configs import WITH_NEW, random_optimum_ns, random_tables, scheduled
-from tests.recorded import as_recorded, digest
+from tests.recorded import Cases, digest, recorded
 from tests.seeds import each_of
 from tests.small_instances import plain_config, random_instance
 from tests.stage_degrees import (
@@ -99,9 +99,9 @@ def test_bug_plans_were_lost_or_did_not_fit() -> None:
     assert solve(scheduled(random_instance(21), "interleaved", 21)).plan is None
 
 
-def test_work_is_the_recorded_one(monkeypatch: pytest.MonkeyPatch) -> None:
+@recorded("enumeration")
+def test_work_is_the_recorded_one(monkeypatch: pytest.MonkeyPatch) -> Cases:
     """Questions, plans and bounds; with relaxations, too many orders, and effort for one by one."""
-    figures: dict[str, object] = {}
     uneven = {f"uneven {seed}": uneven_tables(seed, seed % 2 > 0) for seed in range(6)}
     for n, (name, costs) in enumerate((drawn_tables() | uneven).items()):
         asked, told, intervals = Questions(), list[object](), Intervals(costs)
@@ -113,8 +113,7 @@ def test_work_is_the_recorded_one(monkeypatch: pytest.MonkeyPatch) -> None:
                 reply = enumerate_config(intervals, NO_CUTOFF, gap, stop)
                 figure = reply.step_time_ns, reply.bound_ns, reply.complete, digest(reply.plan)
                 told.append(figure)
-        figures[name] = [lacks_memory(intervals), asked.number, *told]
-    as_recorded("enumeration", figures)
+        yield name, [lacks_memory(intervals), asked.number, *told]
 
 
 # Node groups with degrees of their own

@@ -16,7 +16,7 @@ from solver.search.feasibility_relaxation import MEMORY_STEP_GIB, explain, relax
 from tests.brute_force import optimum_ns
 from tests.certified_cases import instance
 from tests.conftest import present
-from tests.recorded import as_recorded
+from tests.recorded import Cases, recorded
 from tests.seeds import one_each
 from tests.small_instances import random_instance, widened
 
@@ -73,7 +73,8 @@ def test_smallest_limit_is_named(limit: str, text: str) -> None:
     assert solve(idle.but(limits={limit: value * (1 - 1e-9)})).plan is None
 
 
-def test_reasons_and_remedies_are_the_recorded_ones() -> None:
+@recorded("feasibility_relaxation")
+def test_reasons_and_remedies_are_the_recorded_ones() -> Cases:
     """Of too little memory, limits one by one and together, and lists without what is needed."""
     both = {"max_step_time_s": 1e-6, "max_cost_usd_per_step": 1e-9}
     changes: dict[str, dict[str, dict[str, object]]] = {
@@ -83,15 +84,13 @@ def test_reasons_and_remedies_are_the_recorded_ones() -> None:
         "lists": {"search": {"pipeline_parallel": (7,), "zero": (0,), "recompute": ("none",)}},
         "price": {"limits": {"max_price_usd_per_hour": 0.5}},
     }
-    figures: dict[str, object] = {}
     for seed in range(5):
         made = {name: random_instance(seed).but(**fields) for name, fields in changes.items()}
         made["memory"] = with_memory(widened(seed), -0.9).but(search={"zero": (0,)})
         for name, one in made.items():
             why = explain(one, 600.0)
-            figures[f"{name} {seed}"] = [why.constraint, why.remedy]
-            figures[f"{name} {seed} choices"] = [text for text, _ in relaxations(one)]
-    as_recorded("feasibility_relaxation", figures)
+            yield f"{name} {seed}", [why.constraint, why.remedy]
+            yield f"{name} {seed} choices", [text for text, _ in relaxations(one)]
 
 
 def test_bug_price_limit_named_was_that_of_the_cheapest_node() -> None:

@@ -23,7 +23,7 @@ from tests import brute_force, recursion
 from tests.graph.drawn import drawn_tables
 from tests.loop_checks import feasible, judge, random_decisions
 from tests.random_configs import random_tables
-from tests.recorded import as_recorded, digest
+from tests.recorded import Cases, digest, recorded
 from tests.seeds import few_and_many
 
 Schedules = st.sampled_from(["1f1b", "gpipe", "zb-h1", "interleaved"])
@@ -82,9 +82,9 @@ def test_harvest_values_the_plan_at_its_step_time() -> None:
         assert stages == set(range(costs.config.pp))
 
 
-def test_paths_are_the_recorded_ones() -> None:
+@recorded("search_paths")
+def test_paths_are_the_recorded_ones() -> Cases:
     """First ones, those of plans and near them, shares that replicas may have, and weights."""
-    figures: dict[str, object] = {}
     for name, costs in drawn_tables().items():
         config, pool = costs.config, CutPool()
         orders, splits = brute_force.all_orders(costs), list(brute_force.all_splits(costs))
@@ -103,8 +103,7 @@ def test_paths_are_the_recorded_ones() -> None:
         counts = [len(first), *(len(plan.cuts) for plan in plans), plans[0].step_time_ns]
         most = [largest_share(costs, ns) for ns in (-1, costs.longest_ns // 3)]
         tail = list(map(list, given)), known, most, whole_weights(opened), whole_weights(opened[:1])
-        figures[name] = [*counts, *tail, digest([first, plans])]
-    as_recorded("search_paths", figures)
+        yield name, [*counts, *tail, digest([first, plans])]
 
 
 @pytest.mark.parametrize("seeds", few_and_many(range(0, 80, 4), 6))

@@ -31,7 +31,7 @@ from tests.brute_force import optimum_ns
 from tests.conftest import text_of
 from tests.oracles.plan_space import Config, Slot, configurations, covers, stage_configurations
 from tests.random_spaces import perturbed, random_space
-from tests.recorded import as_recorded, digest
+from tests.recorded import Cases, digest, recorded
 from tests.seeds import each_of, few_and_many
 
 TARGETS: tuple[Target, ...] = get_args(Target)
@@ -106,14 +106,13 @@ def test_the_verifier_accepts_what_is_listed(seeds: Sequence[int], target: Targe
 
 
 @pytest.mark.parametrize("target", TARGETS)
-def test_plan_spaces_are_the_recorded_ones(target: Target) -> None:
-    figures = dict[str, object]()
+@recorded("configurations")
+def test_plan_spaces_are_the_recorded_ones(target: Target) -> Cases:
     for seed in range(0, 24, 4):
         instance = random_space(seed, target)
         listed = list(configs(instance))
         words = digest([str(config.model_dump()) for config in listed])
-        figures[f"{target} {seed}"] = [longest_pipeline(instance), len(listed), words]
-    as_recorded("configurations", figures)
+        yield f"{target} {seed}", [longest_pipeline(instance), len(listed), words]
 
 
 def in_oracle_words(config: Configuration) -> Config:

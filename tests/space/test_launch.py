@@ -12,7 +12,7 @@ from formulations.plan import Degrees, Plan
 from formulations.space.launch import able, first_blocks, obstacles, runs, widened, zero_choices
 from tests.hand_made import pipelined_result
 from tests.random_spaces import random_space, spread
-from tests.recorded import as_recorded
+from tests.recorded import Cases, recorded
 
 RESULT = pipelined_result()  #: two replicas of two stages, ZeRO 1
 
@@ -78,8 +78,8 @@ def plans() -> Iterator[tuple[str, Plan]]:
     yield "replicas of unlike stages", with_degrees([[wide, narrow], [narrow, narrow]])
 
 
-def test_who_can_launch_a_plan_is_recorded() -> None:
-    figures = dict[str, object]()
+@recorded("launch")
+def test_who_can_launch_a_plan_is_recorded() -> Cases:
     for name, plan in plans():
         for tied in (False, True):
             instance = with_ties(tied)
@@ -91,14 +91,13 @@ def test_who_can_launch_a_plan_is_recorded() -> None:
             }
             assert {*launchers, *words, "any"} == set(TARGETS)
             assert not {*launchers} & {*words}
-            figures[f"{name}{', tied' * tied}"] = [first_blocks(instance, plan), launchers, words]
-    as_recorded("launch", figures)
+            yield f"{name}{', tied' * tied}", [first_blocks(instance, plan), launchers, words]
 
 
 @pytest.mark.parametrize("target", TARGETS)
-def test_zero_stages_and_wider_spaces_are_the_recorded_ones(target: Target) -> None:
+@recorded("launch")
+def test_zero_stages_and_wider_spaces_are_the_recorded_ones(target: Target) -> Cases:
     """Of drawn instances: who runs all of their plans, and what other targets would add."""
-    figures = dict[str, object]()
     for seed in range(12):
         instance = random_space(seed, target)
         wide = spread(instance.but(search={"target": "any"}), 20)
@@ -106,8 +105,7 @@ def test_zero_stages_and_wider_spaces_are_the_recorded_ones(target: Target) -> N
         runners = [each for each in TARGETS if runs(each, instance.search)]
         wider = {each: widened(instance, each) for each in TARGETS}
         assert target in runners
-        figures[f"{target} {seed}"] = [stages, runners, wider]
-    as_recorded("launch", figures)
+        yield f"{target} {seed}", [stages, runners, wider]
 
 
 @pytest.mark.parametrize(

@@ -22,14 +22,14 @@ from formulations.space.slots import (
 from tests.brute_force import meshes_run
 from tests.export_cases import UNTIED, instance_of
 from tests.random_spaces import random_space
-from tests.recorded import as_recorded, digest
+from tests.recorded import Cases, as_recorded, digest, recorded
 from tests.stage_degrees import meshed_groups, unlike_configs
 
 
 @pytest.mark.parametrize("target", TARGETS)
-def test_slots_are_the_recorded_ones(target: Target) -> None:
+@recorded("slots")
+def test_slots_are_the_recorded_ones(target: Target) -> Cases:
     """Degrees of slots that fill nodes of some GPUs, or of all of them, and places of stages."""
-    figures = dict[str, object]()
     for seed in range(10):
         instance = random_space(seed, target)
         by_size = {group.gpus_per_node: group for group in instance.cluster.groups}
@@ -40,13 +40,12 @@ def test_slots_are_the_recorded_ones(target: Target) -> None:
             [alike_degrees(instance, groups, cp), *(slot_degrees(instance, g, cp) for g in groups)]
             for cp in (1, 2)
         ]
-        figures[f"{target} {seed}"] = [digest(slots), digest([*places])]
-    as_recorded("slots", figures)
+        yield f"{target} {seed}", [digest(slots), digest([*places])]
 
 
-def test_meshes_of_two_degrees_are_the_recorded_ones() -> None:
+@recorded("slots")
+def test_meshes_of_two_degrees_are_the_recorded_ones() -> Cases:
     """What FlagScale cannot run of tensor groups and parts of unlike stages, and why."""
-    figures = dict[str, object]()
     sizes = [Degrees(tp=1), Degrees(tp=2), *(Degrees(tp=1, parts=parts) for parts in (2, 3, 4))]
     for tied, split in product([False, True], repeat=2):
         instance = instance_of(*([] if tied else [UNTIED])).but(
@@ -56,8 +55,7 @@ def test_meshes_of_two_degrees_are_the_recorded_ones() -> None:
             cases = product((0, 1), (False, True))
             faults = [mesh_fault(instance, zero, first, degrees, last) for zero, last in cases]
             name = f"{first.tp}x{first.parts}, {degrees.tp}x{degrees.parts}"
-            figures[f"{name}{', tied' * tied}{', split' * split}"] = faults
-    as_recorded("slots", figures)
+            yield f"{name}{', tied' * tied}{', split' * split}", faults
 
 
 def dealt(instance: Instance, config: Configuration, order: tuple[int, ...]) -> list[int]:

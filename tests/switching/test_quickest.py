@@ -23,7 +23,7 @@ from solver.switching.quickest import check_alike, plan_switch
 from tests.command_line import output, refused, run
 from tests.conftest import ROOT
 from tests.hand_made import results
-from tests.recorded import as_recorded, digest
+from tests.recorded import Cases, digest, recorded
 from tests.resealed import forged as forged_plan
 from tests.seeds import few_and_many
 from tests.switch_cases import example, tiny_switch
@@ -75,13 +75,12 @@ def test_no_assignment_of_sources_is_quicker(seeds: range) -> None:
     assert tried > len(seeds) // 2
 
 
-def test_plans_are_the_recorded_ones() -> None:
-    figures = {}
+@recorded("switching")
+def test_plans_are_the_recorded_ones() -> Cases:
     for seed in range(80):
         plan = plan_switch(tiny_switch(seed))
         sendings = digest(list(map(astuple, plan.sendings)))
-        figures[f"plan {seed}"] = [plan.time_ns, plan.published_ns, len(plan.sendings), sendings]
-    as_recorded("switching", figures)
+        yield f"plan {seed}", [plan.time_ns, plan.published_ns, len(plan.sendings), sendings]
 
 
 def known_plans() -> tuple[Instance, list[Plan]]:

@@ -5,13 +5,13 @@ from typing import get_args
 from bench.switching import in_order
 from formulations.switching.shards import Kind, first_gpus, layout_of, slice_classes
 from tests.costs.drawn import drawn
-from tests.recorded import as_recorded, digest
+from tests.recorded import Cases, digest, recorded
 from tests.small_instances import layer, workload
 
 
-def test_layouts_and_slices_are_the_recorded_ones() -> None:
+@recorded("shards")
+def test_layouts_and_slices_are_the_recorded_ones() -> Cases:
     """Of plans of every feature, from where each holds its parts to whole copies, and back."""
-    figures = {}
     for name, instance, plan, _ in drawn(0, 1):
         layout, num_gpus = layout_of(instance.cluster, plan), first_gpus(instance.cluster)[-1]
         whole = in_order((num_gpus, 1, 1), 0, layers=len(instance.workload.layers))
@@ -20,8 +20,7 @@ def test_layouts_and_slices_are_the_recorded_ones() -> None:
             for ends in ((layout, whole), (whole, layout))
             for kind in get_args(Kind)
         ]
-        figures[name] = [num_gpus, digest(layout), digest(moves)]
-    as_recorded("shards", figures)
+        yield name, [num_gpus, digest(layout), digest(moves)]
 
 
 def test_bug_units_of_experts() -> None:

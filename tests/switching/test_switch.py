@@ -11,7 +11,7 @@ from formulations.switching.shards import Kind, layout_of
 from formulations.switching.switch import port_bound, published_plan, switch_of
 from solver.report.switch import gpu_names
 from tests.oracles.switch import needs
-from tests.recorded import as_recorded
+from tests.recorded import Cases, recorded
 from tests.small_instances import expert_instance, random_instance
 from tests.stage_degrees import unlike_instance
 from tests.switch_cases import switches, tiny_switch, zoned_instance
@@ -35,16 +35,18 @@ def test_what_is_demanded_is_what_the_oracle_says(
         )
 
 
-def test_bound_and_rule_are_the_recorded_ones() -> None:
-    figures = {}
+@recorded("switching")
+def test_bound_and_rule_are_the_recorded_ones() -> Cases:
     for seed in range(0, 52, 2):
         switch = tiny_switch(seed)
         bound, rule = port_bound(switch), published_plan(switch)
         sizes = [[d.node, d.size_bytes, len(d.owners), d.is_free] for d in switch.demands]
         times = [bound.time_ns, switch.time_ns(rule), switch.latency_ns, len(rule)]
-        figures[f"switch {seed}"] = [
-            *times,
-            *(list(astuple(line)) for line in bound.channels),
-            sizes,
-        ]
-    as_recorded("switching", figures)
+        yield (
+            f"switch {seed}",
+            [
+                *times,
+                *(list(astuple(line)) for line in bound.channels),
+                sizes,
+            ],
+        )

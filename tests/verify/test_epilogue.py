@@ -17,7 +17,7 @@ from solver.verify.refutation import question_of
 from tests import brute_force
 from tests.chain_instances import SLOW, chain_instance, chain_tables
 from tests.random_configs import random_tables
-from tests.recorded import as_recorded, digest, summary
+from tests.recorded import Cases, digest, recorded, summary
 from tests.seeds import few_and_many
 from tests.small_instances import workload
 from tests.stage_degrees import unlike_tables
@@ -54,10 +54,10 @@ def test_outer_stages_wait_for_the_slower_link_to_their_tied_embeddings() -> Non
 
 @pytest.mark.parametrize("zones", [False, True])
 @pytest.mark.parametrize("seeds", few_and_many(range(120), 8))
-def test_no_tail_of_an_order_is_shorter(seeds: Sequence[int], zones: bool) -> None:
+@recorded("verify_epilogue")
+def test_no_tail_of_an_order_is_shorter(seeds: Sequence[int], zones: bool) -> Cases:
     """Of every stage on any nodes, and of every group on them, over all runs of layers."""
     unlike = filter(None, map(unlike_tables, seeds))
-    figures = {}
     for n, tables in enumerate(chain((random_tables(seed, zones) for seed in seeds), unlike)):
         least = LeastCosts(tables.instance, tables.config)
         by_run, start = least.tail_ns()
@@ -72,8 +72,7 @@ def test_no_tail_of_an_order_is_shorter(seeds: Sequence[int], zones: bool) -> No
                     assert (np.triu(tails[j], 1) <= whole).all(), tables.config
         rows = graph.epilogues
         parts = [list(least.spans()), by_run, start, *rows.all_ns, *rows.syncs, *rows.embeddings]
-        figures[f"{tables.instance.name} {n}, zones {zones}"] = digest(summary(parts))
-    as_recorded("verify_epilogue", figures)
+        yield f"{tables.instance.name} {n}, zones {zones}", digest(summary(parts))
 
 
 def test_times_are_rounded_up_but_for_noise() -> None:

@@ -26,7 +26,7 @@ from tests.random_configs import (
     with_less_memory,
     zoned,
 )
-from tests.recorded import as_recorded, digest
+from tests.recorded import Cases, digest, recorded
 from tests.seeds import each_of
 
 
@@ -88,9 +88,9 @@ def test_claims_where_stages_recompute_in_part(seed: int, schedule: str) -> None
 
 
 @pytest.mark.parametrize("schedule", [None, "zb-h1", "interleaved"])
-def test_outcomes_are_as_recorded(schedule: ScheduleName | None) -> None:
+@recorded("verify_exhaust")
+def test_outcomes_are_as_recorded(schedule: ScheduleName | None) -> Cases:
     """Whether plans were tried, and which plan refutes a claim above the best step."""
-    figures = {}
     for seed in range(0, 80, 16):
         tables, best = (
             random_tables(seed, False, schedule),
@@ -100,5 +100,4 @@ def test_outcomes_are_as_recorded(schedule: ScheduleName | None) -> None:
         for claim in (best, best + 1, best * 11 // 10) if best else ():
             outcome = present(exhaust(prover, tables.config, claim, Deadline(None)))
             told += [outcome.tried, outcome.step_time_ns, digest(outcome.plan)]
-        figures[f"seed {seed}, {schedule}"] = told
-    as_recorded("verify_exhaust", figures)
+        yield f"seed {seed}, {schedule}", told

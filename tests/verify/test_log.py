@@ -9,7 +9,7 @@ from formulations.units import GIB
 from solver.document import PlanDocument
 from solver.verify import verify_document
 from tests.certified_cases import CASES
-from tests.recorded import as_recorded
+from tests.recorded import Cases, as_recorded, recorded
 from tests.resealed import forged
 from tests.verify.forgeries import judged
 
@@ -34,17 +34,16 @@ def test_what_is_said_of_forged_logs(case: str) -> None:
     as_recorded("verify_log", verdicts)
 
 
-def test_what_is_said_of_the_own_config() -> None:
+@recorded("verify_log")
+def test_what_is_said_of_the_own_config() -> Cases:
     """The record of the plan's own config can be forged in no way that its plan does not refute."""
     document = CASES["idle"]()
     [index] = [i for i, one in enumerate(document.closed_configs) if one.config == document.config]
-    verdicts = {}
     for reason, proof, bound_ns in product(REASONS, PROOFS, (None, 5, 10**9)):
         changes = {"reason": reason, "proof": proof, "bound_ns": bound_ns}
         path = f"closed_configs.{index}"
         lines = problems(document, {f"{path}.{key}": value for key, value in changes.items()})
-        verdicts[f"own {reason} {proof} {bound_ns}"] = [line.partition(",")[0] for line in lines]
-    as_recorded("verify_log", verdicts)
+        yield f"own {reason} {proof} {bound_ns}", [line.partition(",")[0] for line in lines]
 
 
 def test_limit_proves_configs_infeasible() -> None:

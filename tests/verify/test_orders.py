@@ -5,7 +5,7 @@ import pytest
 from solver.verify.orders import LaneGraph, OrderGraph, Spot, Tally
 from tests.bounds.test_node_classes import two_groups
 from tests.random_configs import random_tables
-from tests.recorded import as_recorded, digest, summary
+from tests.recorded import Cases, digest, recorded, summary
 
 
 def test_a_lane_may_stay_on_a_node_that_holds_more_than_a_stage() -> None:
@@ -20,9 +20,9 @@ def test_a_lane_may_stay_on_a_node_that_holds_more_than_a_stage() -> None:
 
 
 @pytest.mark.parametrize("zones", [False, True])
-def test_steps_are_as_recorded(zones: bool) -> None:
+@recorded("verify_orders")
+def test_steps_are_as_recorded(zones: bool) -> Cases:
     """Of all orders, with zones kept apart too, and of a lane by its weight."""
-    figures = {}
     for seed in range(0, 80, 5):
         tables, parts = random_tables(seed, zones), list[object]()
         groups = len(tables.config.nodes_used)
@@ -37,5 +37,4 @@ def test_steps_are_as_recorded(zones: bool) -> None:
                 parts += [step.source, step.target, step.group, step.send, step.back, step.tail]
                 parts += [len(step.begins), step.num_targets, [sum(j) for j in step.begins]]
             parts += [graph.alike, *graph.epilogues.all_ns]
-        figures[f"seed {seed}, zones {zones}"] = digest(summary(parts))
-    as_recorded("verify_orders", figures)
+        yield f"seed {seed}, zones {zones}", digest(summary(parts))

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from solver.verify.families import BACK, THERE
-from tests.recorded import as_recorded, digest, summary
+from tests.recorded import Cases, digest, recorded, summary
 from tests.verify.lanes import Lane
 
 
@@ -23,9 +23,9 @@ def test_no_way_to_or_from_a_choice_is_shorter(seed: int) -> None:
                     assert shortest.after(visits)[k][choice] == ways[k + 1 :].sum(axis=0).min()
 
 
-def test_lengths_are_as_recorded() -> None:
+@recorded("verify_path_lengths")
+def test_lengths_are_as_recorded() -> Cases:
     """Of members, what they add to the latency, and how often a device is busy in a time."""
-    figures = {}
     for lane in map(Lane, range(12)):
         shortest, parts = lane.lane(lane.choices, 0), list[object]()
         for k in range(len(lane.steps)):
@@ -33,5 +33,4 @@ def test_lengths_are_as_recorded() -> None:
             lengths = shortest.lengths(k, members)
             parts += [lengths, shortest.added(k, members), shortest.busiest(k, 10**9)]
             parts += [shortest.within(k, members, int(np.median(lengths)))]
-        figures[f"lane {lane.seed}"] = digest(summary(parts))
-    as_recorded("verify_path_lengths", figures)
+        yield f"lane {lane.seed}", digest(summary(parts))

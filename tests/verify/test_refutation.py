@@ -14,7 +14,7 @@ from solver.verify.refutation import Refutation, question_of
 from tests.best_plans import refuted_share
 from tests.chain_instances import AFTER_NS, FAST, SLOW, chain_instance, chain_tables, measured_chain
 from tests.random_configs import random_optimum_ns, random_tables
-from tests.recorded import as_recorded
+from tests.recorded import Cases, recorded
 from tests.seeds import each_of, few_and_many
 
 
@@ -32,16 +32,15 @@ def test_bottleneck_by_hand(second: tuple[str, float, float], bound_ns: int) -> 
 
 @pytest.mark.parametrize("zones", [False, True])
 @pytest.mark.parametrize("seeds", few_and_many(range(120), 10))
-def test_no_plan_is_refuted_with_uneven_shares_or_zones(seeds: Sequence[int], zones: bool) -> None:
+@recorded("verify_refutation")
+def test_no_plan_is_refuted_with_uneven_shares_or_zones(seeds: Sequence[int], zones: bool) -> Cases:
     """The same for configurations of two types and node sizes, uneven, blocking, or over zones."""
-    figures = {}
     for seed in seeds:
         tables, best = random_tables(seed, zones), random_optimum_ns(seed, zones)
         if best is not None:
             question = refutation(tables)
             assert not question.refutes(best + 1), seed
-            figures[f"seed {seed}, zones {zones}"] = refuted_share(question.refutes, best)
-    as_recorded("verify_refutation", figures)
+            yield f"seed {seed}, zones {zones}", refuted_share(question.refutes, best)
 
 
 @each_of(range(160), 16)

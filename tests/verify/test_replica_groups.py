@@ -21,7 +21,7 @@ from tests import brute_force
 from tests.best_plans import refuted_share
 from tests.conftest import present
 from tests.random_configs import random_optimum_ns, random_tables, scheduled, unlike_replicas
-from tests.recorded import as_recorded
+from tests.recorded import Cases, recorded
 from tests.seeds import each_of, few_and_many
 from tests.small_instances import plain_config
 
@@ -94,16 +94,15 @@ def test_unlike_shares_of_zb_h1_lane_by_lane(seed: int) -> None:
 
 @pytest.mark.parametrize("zones", [False, True])
 @pytest.mark.parametrize("seeds", few_and_many(range(120), 30))
-def test_bounds_hold_for_any_config(seeds: Sequence[int], zones: bool) -> None:
+@recorded("verify_replica_groups")
+def test_bounds_hold_for_any_config(seeds: Sequence[int], zones: bool) -> Cases:
     """Several GPUs per node, nodes of unlike sizes, links between zones."""
-    figures = {}
     for seed in seeds:
         tables, best = random_tables(seed, zones), random_optimum_ns(seed, zones)
         if best is not None:
             assert not refuted(question(tables, best + 1)), seed
             share = refuted_share(partial(bounded, tables), best)
-            figures[f"seed {seed}, zones {zones}"] = share
-    as_recorded("verify_replica_groups", figures)
+            yield f"seed {seed}, zones {zones}", share
 
 
 def test_more_orders_than_could_be_tried(monkeypatch: pytest.MonkeyPatch) -> None:

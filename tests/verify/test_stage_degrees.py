@@ -8,7 +8,7 @@ from solver.interrupt import Deadline
 from solver.simulate import step_time_ns
 from solver.verify.bounds import Prover
 from solver.verify.stage_degrees import StageGraph, StageWork, exhaust_stages, places_of
-from tests.recorded import as_recorded, digest, summary
+from tests.recorded import Cases, digest, recorded, summary
 from tests.seeds import one_each
 from tests.stage_degrees import Bench, stage_instance
 
@@ -33,8 +33,8 @@ def test_bounds_and_trials_of_small_configs(seed: int) -> None:
         assert step_time_ns(plan_costs(instance, above.plan)) == best
 
 
-def test_bounds_and_graphs_are_as_recorded() -> None:
-    figures: dict[str, list[object]] = {}
+@recorded("verify_stage_degrees")
+def test_bounds_and_graphs_are_as_recorded() -> Cases:
     for seed in range(8):
         instance = stage_instance(seed)
         space, parts = PlanSpace(instance), list[object]()
@@ -44,5 +44,4 @@ def test_bounds_and_graphs_are_as_recorded() -> None:
             for step in graph.steps or ():
                 parts += [step.source, step.target, step.group, step.send, step.tail]
             parts += [*graph.epilogues.all_ns, *graph.epilogues.embeddings]
-        figures[f"seed {seed}"] = [len(parts), digest(summary(parts))]
-    as_recorded("verify_stage_degrees", figures)
+        yield f"seed {seed}", [len(parts), digest(summary(parts))]

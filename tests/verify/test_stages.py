@@ -13,7 +13,7 @@ from solver.verify.refutation import question_of
 from solver.verify.stages import ChunkStages
 from tests.best_plans import check_claims
 from tests.random_configs import random_optimum_ns, random_tables, scheduled
-from tests.recorded import as_recorded, digest, summary
+from tests.recorded import Cases, digest, recorded, summary
 from tests.seeds import each_of
 from tests.small_instances import expert_instance
 
@@ -31,9 +31,9 @@ def test_the_optimum_is_proved_and_no_more(
 
 
 @pytest.mark.parametrize("seed", range(0, 60, 4))
-def test_costs_of_devices_are_as_recorded(seed: int) -> None:
+@recorded("verify_stages")
+def test_costs_of_devices_are_as_recorded(seed: int) -> Cases:
     """Rows, room and all times of every device, of one chunk and of several."""
-    figures = {}
     for schedule in (None, "zb-h1", "interleaved"):
         tables = random_tables(seed, seed % 8 == 0, schedule)
         prover, config = Prover(PlanSpace(tables.instance)), tables.config
@@ -46,8 +46,7 @@ def test_costs_of_devices_are_as_recorded(seed: int) -> None:
             for r in stages.lanes:
                 costs = stages.costs(everything, k, r)
                 parts += [costs.times, costs.tail]
-        figures[f"seed {seed}, {schedule}"] = digest(summary(parts))
-    as_recorded("verify_stages", figures)
+        yield f"seed {seed}, {schedule}", digest(summary(parts))
 
 
 def spanned_ns(tables: CostTables) -> int:

@@ -22,7 +22,7 @@ from solver.verify.windows import by_windows, turning
 from tests import brute_force
 from tests.best_plans import refuted_share
 from tests.chain_instances import SLOW, chain_instance, chain_tables
-from tests.recorded import as_recorded
+from tests.recorded import Cases, recorded
 from tests.verify.lanes import Lane
 
 Array = NDArray[np.int64]
@@ -80,13 +80,13 @@ def none_within(lane: Lane, limit: int) -> bool:
     return within(lane, limit) is None
 
 
-def test_no_way_of_a_lane_is_struck_out(monkeypatch: pytest.MonkeyPatch) -> None:
+@recorded("windows")
+def test_no_way_of_a_lane_is_struck_out(monkeypatch: pytest.MonkeyPatch) -> Cases:
     """Against all ways, simulated: a limit leaves every choice of those within it.
 
     Recorded are the choices that limits leave, and how much of the best step has none below it.
     """
     monkeypatch.setattr(windows, "NARROWEST", 100)
-    figures = dict[str, object]()
     for lane in filter(lambda lane: lane.ways.size, map(Lane, range(24))):
         step_ns, counts = lane.step_ns(), list[int]()
         for share in (0, 0.01, 0.1, 0.4):
@@ -97,8 +97,7 @@ def test_no_way_of_a_lane_is_struck_out(monkeypatch: pytest.MonkeyPatch) -> None
                 assert np.isin(way[step_ns <= limit], choices.row).all(), lane.seed
             counts.append(sum(map(len, remaining)))
         bound = refuted_share(partial(none_within, lane), int(step_ns.min()))
-        figures[f"lane {lane.seed}"] = [*counts, bound]
-    as_recorded("windows", figures)
+        yield f"lane {lane.seed}", [*counts, bound]
 
 
 def test_bug_a_claim_of_32_nodes_was_left_to_trying_plans() -> None:
