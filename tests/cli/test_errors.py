@@ -5,13 +5,11 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests.command_line import refused
 from tests.conftest import text_of
-from tests.resealed import change
 
 CONTENTS = {
     "empty": b"",
@@ -85,27 +83,6 @@ def test_bug_a_pipe_without_a_writer_was_waited_for(command: str, tmp_path: Path
     writer = subprocess.Popen(["sh", "-c", 'exec >"$0"; sleep 0.1; echo "[1, 2]"', pipe])
     assert "nobody" not in refused(command, pipe)
     assert writer.wait() == 0
-
-
-HOSTILE = {
-    "instance.cluster.groups.0.name": "\x1b[31mred\n",
-    "instance.workload.layer_runs.1.count": 10**9,
-    "instance.cluster.groups.0.nodes": 10**9,
-    "replicas.0.micro_batches": 10**9,
-    "config.pp": 10**9,
-    "instance.workload.forward_flops": 10**400,
-    "node_order.0": "a\u202eb",
-}
-
-
-@pytest.mark.parametrize("field", HOSTILE)
-def test_bug_hostile_plan_file_is_one_line(field: str, plan_file: Path) -> None:
-    """Names that cannot be printed, sizes that no training has: refused before they cost much."""
-    fields: Any = json.loads(plan_file.read_text(encoding="utf-8"))
-    change(fields, field, HOSTILE[field])
-    plan_file.write_text(json.dumps(fields), encoding="utf-8")
-    for command in ("verify", "show"):
-        refused(command, plan_file)
 
 
 # Ctrl-C, whenever it comes

@@ -1,21 +1,26 @@
-"""Names in machine-readable output that scripts rely on. Adding is fine, renaming is not."""
+"""Plan files: names that scripts rely on, and values that none can have."""
 
 import json
 import re
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from formulations.errors import InstanceError
 from formulations.instance.instance import Instance, Limits, LimitsFile
 from formulations.instance.load import InstanceFile
 from formulations.instance.search import SearchFile, SearchSpace
 from solver.comparison import Comparison
+from solver.document import PlanDocument
 from solver.files import to_json
 from solver.report.compared import comparison_json
 from tests.command_line import output
 from tests.conftest import text_of
 from tests.hand_made import document_of, pipelined_result
+from tests.refusals import refusals
+from tests.resealed import change
 from tests.small_instances import random_instance
 from tests.solver.test_comparison import PLAN
 
@@ -55,3 +60,16 @@ def test_names_of_the_instance_are_those_of_its_file() -> None:
     units = r"_s$|_bytes$|_usd(?=_per)"
     for name in Limits.model_fields:
         assert re.sub(units, "", name) == (LimitsFile.model_fields[name].validation_alias or name)
+
+
+@refusals("plan_values")
+def test_bug_hostile_plan_file_is_one_line(text: str, message: str, plan_file: Path) -> None:
+    """Names that cannot be printed, sizes that no training has: refused before they cost much."""
+    path, value = text.split(" = ")
+    fields = json.loads(plan_file.read_text(encoding="utf-8"))
+    change(fields, path, json.loads(value))
+    plan_file.write_text(json.dumps(fields), encoding="utf-8")
+    with pytest.raises(InstanceError) as caught:
+        PlanDocument.read(plan_file)
+    assert f" {message}" in str(caught.value)
+    assert str(caught.value).isprintable()
