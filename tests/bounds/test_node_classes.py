@@ -7,14 +7,7 @@ import pytest
 
 from formulations.costs.placement import Placer
 from formulations.costs.tables import build_tables
-from solver.bounds.node_classes import (
-    ClassGraph,
-    Resources,
-    _starts,
-    classes_of,
-    least_costs,
-    steps,
-)
+from solver.bounds import node_classes
 from solver.graph.placements import allowed_layers
 from solver.graph.problem import Intervals
 from tests.chain_instances import FAST, OUTSIDE, SLOW, chain_instance
@@ -42,8 +35,8 @@ def test_bug_least_costs_were_those_near_both_ends() -> None:
     One lane of 8 MB at 1 GB/s and 10 us: the node has one slot on a stage before or after.
     """
     placer = two_groups((8, 8), (5, 6), 11)
-    assert [least_costs(placer, j).outside for j in range(2)] == [8_010_000, 8_010_000]
-    assert max(_starts(placer, 0)) == 80  # of 88 slots
+    assert [node_classes.least_costs(placer, j).outside for j in range(2)] == [8_010_000, 8_010_000]
+    assert max(node_classes._starts(placer, 0)) == 80  # of 88 slots
 
 
 @recorded("node_classes")
@@ -53,18 +46,18 @@ def test_graphs_are_the_recorded_ones() -> Cases:
         intervals, placer, config = Intervals(costs), Placer(costs), costs.config
         if config.vpp > 1:
             continue
-        classes = classes_of(intervals)
-        each = [least_costs(placer, j) for j in classes]
+        classes = node_classes.classes_of(intervals)
+        each = [node_classes.least_costs(placer, j) for j in classes]
         alone = [[cost.inside, cost.outside, cost.embedding] for cost in each]
         rings = digest(summary([[*cost.sync, *cost.gather] for cost in each]))
-        graph, number = ClassGraph(intervals, placer, classes, 2), len(classes)
+        graph, number = node_classes.ClassGraph(intervals, placer, classes, 2), len(classes)
         usage = tuple((n + 1, number - n) for n in range(number))
-        resources = Resources(usage, (2 * config.pp, 2 * config.pp + 1))
+        resources = node_classes.Resources(usage, (2 * config.pp, 2 * config.pp + 1))
         per_stage = [dict.fromkeys(range(number), 3)] * config.pp
-        fewer = [steps(per_stage, resources, most) is None for most in (3, 9, 27)]
+        fewer = [node_classes.steps(per_stage, resources, most) is None for most in (3, 9, 27)]
         masks = [allowed_layers(intervals, 0, [j], [2]) for j in classes]
         arcs, rows = [], np.arange(number)
-        for k, ways in enumerate(steps(per_stage, resources) or []):
+        for k, ways in enumerate(node_classes.steps(per_stage, resources) or []):
             allowed = [masks[way.what.now] for way in ways]
             arcs += [graph.arcs(k, ways, allowed, rows, graph.tails, 2)] * bool(ways)
         problem = figures(graph.problem(arcs, graph.tails, 2))
@@ -81,7 +74,7 @@ def test_no_place_is_cheaper(dp: int) -> None:
             continue
         placer = two_groups(sizes, counts, dp)
         for j, size in enumerate(sizes):
-            least = least_costs(placer, j)
+            least = node_classes.least_costs(placer, j)
             before = [range(count + (i != j)) for i, count in enumerate(counts)]
             for start in {a * sizes[0] + b * sizes[1] for a, b in product(*before)}:
                 for slot, (time,) in placer.terms(j, start).send_ns.items():

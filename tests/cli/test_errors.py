@@ -20,7 +20,7 @@ CONTENTS = {
     "text": "☃ is a snowman\n".encode(),
     "number": b"12",
     "digits": b"9" * 5000,
-    "brackets": b"[" * 5_000,
+    "brackets": b"[" * 500,
     "list": b"[1, 2]",
 }
 #: One for each reader: of an instance, a file of hetplan, a config.json, a family.

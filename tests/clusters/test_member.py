@@ -7,14 +7,8 @@ import pytest
 
 from formulations.instance.instance import Family
 from formulations.instance.load import load_family
+from solver.clusters import member
 from solver.clusters.front import Measure
-from solver.clusters.member import (
-    FamilyOverview,
-    MemberClosing,
-    Members,
-    MemberTask,
-    family_overviews,
-)
 from solver.clusters.search import FamilySearch, outcome
 from solver.front_document import Aim, FrontDocument
 from solver.options import SolveOptions
@@ -38,9 +32,9 @@ def few(nodes: int) -> Family:
     return family.but(instance=update)
 
 
-def overview(path: Path) -> FamilyOverview:
+def overview(path: Path) -> member.FamilyOverview:
     with read_study(path) as (_, notes):
-        (shown,) = family_overviews(notes)
+        (shown,) = member.family_overviews(notes)
         return shown
 
 
@@ -52,16 +46,18 @@ def said(front: FrontDocument) -> list[object]:
 @pytest.mark.parametrize("aim", ["front", "subsets"])
 def test_killed_search_goes_on(aim: Aim, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It loses the cluster in hand, shows what is open, and ends with the front of a fresh run."""
-    path, family, closed = tmp_path / "study.db", small_family(9), list[MemberTask]()
-    fresh, close = searched_with(None, family, aim), Members.close
+    path, family, closed = tmp_path / "study.db", small_family(9), list[member.MemberTask]()
+    fresh, close = searched_with(None, family, aim), member.Members.close
 
-    def dies(self: Members, task: MemberTask, *others: object) -> MemberClosing:
+    def dies(
+        self: member.Members, task: member.MemberTask, *others: object
+    ) -> member.MemberClosing:
         closed.append(task)
         if len(closed) == 2:
             raise Killed
         return close(self, task)
 
-    monkeypatch.setattr(Members, "close", dies)
+    monkeypatch.setattr(member.Members, "close", dies)
     with pytest.raises(Killed):
         searched_with(path, family, aim)
     assert len(overview(path).open) > 0

@@ -2,17 +2,9 @@
 
 import numpy as np
 
+from formulations.costs import sharding
 from formulations.costs.compute import TimeColumns
 from formulations.costs.experts import members_of
-from formulations.costs.sharding import (
-    config_times,
-    expert_rings_ns,
-    lanes_like,
-    layers_alike,
-    message_lanes,
-    tied_lanes,
-    widest_group,
-)
 from formulations.plan import Degrees
 from formulations.space import configs
 from tests.chain_instances import equal_nodes
@@ -37,10 +29,10 @@ def test_exchanges_are_the_recorded_ones() -> Cases:
                 config.recompute[0],
                 members_of(instance, config),
             )
-            alone, times = columns.times(*at), config_times(instance, config)[0]
+            alone, times = columns.times(*at), sharding.config_times(instance, config)[0]
             passes = ("forward_ns", "backward_ns", "weight_ns")
             more = [getattr(times, each) - getattr(alone, each) for each in passes]
-            masks = layers_alike(config, tables.gradient_bytes)
+            masks = sharding.layers_alike(config, tables.gradient_bytes)
             yield name, summary([more, tables.expert_rings_ns(2), len(masks), masks[0]])
     for seed in range(0, 24, 2):  # unlike nodes, in zones or not
         instance = expert_instance(seed)
@@ -48,20 +40,20 @@ def test_exchanges_are_the_recorded_ones() -> Cases:
         shared = [config for config in configs(instance) if config.ep > 1]
         for n, config in enumerate(shared[:: 1 + len(shared) // 3]):
             sizes = np.full((1, len(config.degrees)), 10**6)
-            rings = expert_rings_ns(instance, config, 1, sizes)
+            rings = sharding.expert_rings_ns(instance, config, 1, sizes)
             yield f"experts {seed}.{n}", [int(rings[0]), config.ep, config.pp]
     # stages of 10 ranks that straddle nodes of 6; a layer without experts
     straddling = plain_config((5,), dp=10, pp=3, ep=2)
     sizes = np.array([[1_000_000], [0]], dtype=np.int64)
-    rings = expert_rings_ns(equal_nodes(5, 6, 1, 1, 1).instance, straddling, 2, sizes)
+    rings = sharding.expert_rings_ns(equal_nodes(5, 6, 1, 1, 1).instance, straddling, 2, sizes)
     yield "straddling", rings.tolist()
     # tensor groups of 2 in three parts, of 1, of 2, and of 4 on nodes that are not used
     degrees = (Degrees(tp=2, parts=3), Degrees(tp=1), Degrees(tp=2), Degrees(tp=4))
     unlike = plain_config((1, 1, 1, 0)).but(degrees=degrees)
-    assert [lanes_like(unlike, j) for j in range(4)] == [0, 1, 0, 3]
-    assert [tied_lanes(unlike, j) for j in range(4)] == [6, 1, 2, 4]
+    assert [sharding.lanes_like(unlike, j) for j in range(4)] == [0, 1, 0, 3]
+    assert [sharding.tied_lanes(unlike, j) for j in range(4)] == [6, 1, 2, 4]
     sizes = np.array([[4, 8, 4, 9], [2, 4, 2, 9], [4, 8, 4, 9]])
     whole = [instance.but(search={"scatter_gather": split}) for split in (True, False)]
-    lanes = [message_lanes(each, degrees[0], 4) for each in whole]
-    alike = [mask.tolist() for mask in layers_alike(unlike, sizes)]
-    yield "lanes", [widest_group(unlike), lanes, alike]
+    lanes = [sharding.message_lanes(each, degrees[0], 4) for each in whole]
+    alike = [mask.tolist() for mask in sharding.layers_alike(unlike, sizes)]
+    yield "lanes", [sharding.widest_group(unlike), lanes, alike]

@@ -5,17 +5,10 @@ Each letter is a node, in node order; `equal_nodes` has the other figures.
 
 import pytest
 
+from formulations.costs import transfers
 from formulations.costs.placement import Placer
 from formulations.costs.plan_costs import plan_costs
 from formulations.costs.tables import build_tables
-from formulations.costs.transfers import (
-    ZoneCrossings,
-    ZoneTerms,
-    embedding_ns,
-    inside_ns,
-    neighbours,
-    outside_ns,
-)
 from formulations.decisions import Decisions
 from formulations.instance.sizes import TransformerSizes
 from formulations.instance.transformer import build_workload
@@ -50,7 +43,7 @@ def test_bug_encoder_boundaries_are_charged_one_tensor() -> None:
 @pytest.mark.parametrize("zones", ["wxyzwwyy", "xwyzyywy"])
 def test_bug_ring_over_four_zones_went_in_the_order_of_their_names(zones: str) -> None:
     """A ring over w, x, y, z shares the link between w and y, whatever is named first."""
-    assert len(neighbours([3, 1, 0, 2, 1])) == 6
+    assert len(transfers.neighbours([3, 1, 0, 2, 1])) == 6
     # 2 rings x 2 x 3/4 x 10 MB / (0.5 GB/s x 0.5) = 120 ms.
     costs = Placer(equal_nodes(8, 1, 1, 4, 2, zones=zones)).costs(range(8))
     assert costs.sync_ns[:, 0].tolist() == [120_000_000] * 2
@@ -64,10 +57,13 @@ def test_crossings_are_the_recorded_ones() -> Cases:
         config, groups = tables.config, tables.instance.cluster.groups
         nodes = [j for j, count in enumerate(config.nodes_used) for _ in range(count)]
         slots = [j for j in nodes for _ in range(tables.slots_per_node[j])]
-        crossings, (j, *_) = ZoneCrossings(ZoneTerms(tables), slots), nodes
+        crossings, (j, *_) = transfers.ZoneCrossings(transfers.ZoneTerms(tables), slots), nodes
         stages = range(config.pp)
         sends = [list(map(list, crossings.sends_ns(k))) for k in stages]
         rings = [ring and [*ring[0], ring[1]] for ring in map(crossings.ring, stages)]
-        links = [outside_ns(tables, j, 3, groups[j].inter_node, 2), inside_ns(tables, j, 2)]
-        links.append(embedding_ns(tables, j, 3, groups[j].inter_node))
+        links = [
+            transfers.outside_ns(tables, j, 3, groups[j].inter_node, 2),
+            transfers.inside_ns(tables, j, 2),
+        ]
+        links.append(transfers.embedding_ns(tables, j, 3, groups[j].inter_node))
         yield f"{n}", [sends, rings, crossings.embedding_ns(), links]

@@ -2,14 +2,7 @@
 
 import pytest
 
-from formulations.plan import (
-    Configuration,
-    Degrees,
-    num_gpus,
-    simulable,
-    slots_of_order,
-    uniform_degrees,
-)
+from formulations import plan
 from tests.export_cases import WHOLE_EXPERTS, instance_of, plan_of
 from tests.recorded import Cases, digest, recorded
 
@@ -19,7 +12,7 @@ PLAIN = plan_of(INSTANCE).config  #: two replicas of four stages, of one GPU eac
 
 def test_degrees() -> None:
     """Parts x cp tensor groups of tp GPUs; parts have equal shares of a micro-batch."""
-    slot = Degrees(tp=2, parts=3, cp=2)
+    slot = plan.Degrees(tp=2, parts=3, cp=2)
     assert (slot.copies, slot.width, slot.sequences(6)) == (6, 12, 2)
     with pytest.raises(ValueError, match="4 sequences for 3 equal parts"):
         slot.sequences(4)
@@ -52,13 +45,13 @@ def test_what_ranks_have_is_recorded() -> Cases:
         stages = list(config.stages_of(1 % config.pp))
         used = [*config.groups_used, *(each.tp for each in config.degrees_used)]
         yield name, [*map(list, (grid, shape, flags)), kept, stages, used]
-    three = (Degrees(tp=1, parts=3), Degrees(tp=2))
-    for name, degrees in {"two": uniform_degrees(INSTANCE, 2), "three": three}.items():
-        slots = slots_of_order(INSTANCE, degrees, [1, 0, 1])
+    three = (plan.Degrees(tp=1, parts=3), plan.Degrees(tp=2))
+    for name, degrees in {"two": plan.uniform_degrees(INSTANCE, 2), "three": three}.items():
+        slots = plan.slots_of_order(INSTANCE, degrees, [1, 0, 1])
         yield name, [[slot.node, *slot.gpus] for slot in slots]
-        yield f"{name} GPUs", num_gpus(INSTANCE, PLAIN.but(degrees=degrees))
+        yield f"{name} GPUs", plan.num_gpus(INSTANCE, PLAIN.but(degrees=degrees))
     # 1 x 3 of the node of four, and all of the two nodes of two
-    assert num_gpus(INSTANCE, PLAIN.but(degrees=three)) == 3 + 4
+    assert plan.num_gpus(INSTANCE, PLAIN.but(degrees=three)) == 3 + 4
     yield "whole", digest(plan_of(INSTANCE).replicas)
     assert PLAIN.but(zero=1).own_states(7, 0) == 4
     assert PLAIN.but(degrees=()).has_copies  # taken for granted
@@ -69,5 +62,5 @@ def test_what_ranks_have_is_recorded() -> Cases:
 @pytest.mark.parametrize(("batch", "fits"), [(65_536, True), (131_072, False)])
 def test_steps_that_are_too_long_to_simulate(batch: int, fits: bool) -> None:
     """32,768 micro-batches of one sequence for each of two replicas are the most."""
-    config: Configuration = PLAIN.but(micro_batch=1)
-    assert simulable(INSTANCE.with_batch(batch), config) == fits
+    config: plan.Configuration = PLAIN.but(micro_batch=1)
+    assert plan.simulable(INSTANCE.with_batch(batch), config) == fits

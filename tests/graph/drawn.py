@@ -18,17 +18,7 @@ from solver.graph.placements import fixed_order, replica_classes
 from solver.graph.problem import Intervals, SplitProblem
 from solver.heuristics.node_orders import node_orders
 from solver.heuristics.time_tables import TimeTables
-from tests import brute_force, recursion
-from tests.random_configs import (
-    WITH_NEW,
-    cramped_tables,
-    crowded_instance,
-    extreme_tables,
-    random_config,
-    random_tables,
-    scheduled,
-    unlike_replicas,
-)
+from tests import brute_force, random_configs, recursion
 from tests.recorded import digest, summary
 from tests.small_instances import random_instance
 from tests.stage_degrees import meshed_instance, stage_instance, unlike_tables
@@ -38,13 +28,13 @@ NO_CUTOFF = 1 << 50
 
 def even_tables(seed: int, schedule: ScheduleName | None = None) -> CostTables | None:
     """A random configuration with even shares on nodes of two types and sizes, if there is one."""
-    instance = crowded_instance(seed) if seed % 2 else random_instance(seed)
+    instance = random_configs.crowded_instance(seed) if seed % 2 else random_instance(seed)
     groups = instance.cluster.groups
     if seed % 2:
         groups = tuple(group.but(nodes=2) for group in groups)
     instance = instance.but(search={"micro_batches": "even"}, cluster={"groups": groups})
-    instance = instance if schedule is None else scheduled(instance, schedule, seed)
-    config = random_config(instance, seed, most_stages=4)
+    instance = instance if schedule is None else random_configs.scheduled(instance, schedule, seed)
+    config = random_configs.random_config(instance, seed, most_stages=4)
     return build_tables(instance, config) if config else None
 
 
@@ -52,15 +42,19 @@ def even_tables(seed: int, schedule: ScheduleName | None = None) -> CostTables |
 def drawn_tables() -> dict[str, CostTables]:
     """Of every schedule, in zones, over extreme links, short of memory, with unlike degrees."""
     drawn: dict[str, CostTables | None] = {
-        f"{schedule or 'plain'}{' zones' * zones} {seed}": random_tables(seed, zones, schedule)
-        for schedule in WITH_NEW
+        f"{schedule or 'plain'}{' zones' * zones} {seed}": random_configs.random_tables(
+            seed, zones, schedule
+        )
+        for schedule in random_configs.WITH_NEW
         for zones in (False, True)
         for seed in range(3)
     }
     for seed in range(6):
         drawn[f"even {seed}"] = even_tables(seed, ("zb-h1", None)[seed % 2])
-        drawn[f"extreme {seed}"] = extreme_tables(seed)
-        drawn[f"cramped {seed}"] = cramped_tables(seed, ("1f1b", "zb-h1", "interleaved")[seed % 3])
+        drawn[f"extreme {seed}"] = random_configs.extreme_tables(seed)
+        drawn[f"cramped {seed}"] = random_configs.cramped_tables(
+            seed, ("1f1b", "zb-h1", "interleaved")[seed % 3]
+        )
         drawn[f"unlike groups {seed}"] = unlike_tables(seed)
     return {name: made for name, made in drawn.items() if made is not None}
 
@@ -154,8 +148,8 @@ def figures(problem: SplitProblem) -> str:
 @cache
 def uneven_tables(seed: int, single: bool = True) -> CostTables:
     """Of a configuration of two replicas with unlike shares; every fifth with ZB-H1."""
-    instance = unlike_replicas(seed, single)
-    instance = scheduled(instance, "zb-h1", seed) if seed % 5 == 1 else instance
+    instance = random_configs.unlike_replicas(seed, single)
+    instance = random_configs.scheduled(instance, "zb-h1", seed) if seed % 5 == 1 else instance
     (config, *_) = (config for config in configs(instance) if config.zero == seed % 2)
     return build_tables(instance, config)
 

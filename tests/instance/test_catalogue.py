@@ -3,21 +3,15 @@
 import pytest
 
 from formulations.errors import InstanceError
-from formulations.instance.catalogue import (
-    catalogue_entry,
-    gpu_catalogue,
-    gpus_of,
-    overlap_catalogue,
-    workload_catalogue,
-)
+from formulations.instance import catalogue
 from formulations.instance.documents import parse_document
 from formulations.units import parse_quantity
 from tests.architectures import PUBLISHED
 from tests.conftest import text_of
 from tests.instance_texts import LINKS, ONE_GPU
 
-GPUS = gpu_catalogue()
-WORKLOADS = workload_catalogue()
+GPUS = catalogue.gpu_catalogue()
+WORKLOADS = catalogue.workload_catalogue()
 
 PRINTED = dict(
     row.partition("#")[0].strip().split(" ", 1)
@@ -63,7 +57,7 @@ def test_every_gpu_has_sources_and_figures_that_fit(name: str) -> None:
 def test_faults_of_the_catalogue_have_positions(old: str, new: str, line: str) -> None:
     """Whoever edits gpus.yaml is told where a fault stands."""
     with pytest.raises(InstanceError) as caught:
-        gpus_of(parse_document(ONE_GPU.replace(old, new), "gpus.yaml"), LINKS)
+        catalogue.gpus_of(parse_document(ONE_GPU.replace(old, new), "gpus.yaml"), LINKS)
     assert str(caught.value).startswith(line)
 
 
@@ -76,11 +70,11 @@ def test_every_entry_has_a_source_and_its_published_parameters(name: str) -> Non
 
 
 def test_shares_that_hide_have_sources() -> None:
-    for overlap in overlap_catalogue().values():
+    for overlap in catalogue.overlap_catalogue().values():
         assert overlap.kind == "assumed"
         assert len(overlap.source) > 40
 
 
 def test_unknown_name_lists_the_known_ones() -> None:
     with pytest.raises(InstanceError, match=r"'bert-lrage' \(did you mean bert-large.*gpt-145b"):
-        catalogue_entry("bert-lrage", "--model")
+        catalogue.catalogue_entry("bert-lrage", "--model")

@@ -6,61 +6,42 @@ from typing import Annotated
 import pytest
 from pydantic import Field, Tag, TypeAdapter, ValidationError
 
+from formulations.instance import record
 from formulations.instance.load import instance_json_schema
-from formulations.instance.record import (
-    LIST,
-    MAPPING,
-    MOST_CHAIN,
-    MOST_ZONE_PAIRS,
-    NUMBER,
-    NUMBER_OR_LIST,
-    NUMBER_OR_MAPPING,
-    WRITTEN,
-    Fraction,
-    Name,
-    NameOr,
-    OneOrMany,
-    Quantity,
-    Record,
-    can_be_simulated,
-    first_beyond,
-    printable,
-    shown,
-)
 from formulations.units import parse_quantity
 from tests.recorded import as_recorded, digest
 
 SCHEMA = instance_json_schema()
-NAMES: TypeAdapter[str] = TypeAdapter(Name)
+NAMES: TypeAdapter[str] = TypeAdapter(record.Name)
 
 
-class Inner(Record):
+class Inner(record.Record):
     """A record in a record."""
 
     a: int = 1
     b: int = 2
 
 
-Whole = Annotated[int, Tag(NUMBER)]
+Whole = Annotated[int, Tag(record.NUMBER)]
 
 
-class Outer(Record):
+class Outer(record.Record):
     """Every field type of what people write."""
 
     inner: Inner = Inner()
-    share: Fraction = 0.0
-    sizes: Annotated[tuple[int, ...], OneOrMany()] = (1,)
-    time_s: Annotated[float, Quantity("time", most="1 h", example="2 s", least="1 s")] = Field(
-        default=1.0, validation_alias="time"
+    share: record.Fraction = 0.0
+    sizes: Annotated[tuple[int, ...], record.OneOrMany()] = (1,)
+    time_s: Annotated[float, record.Quantity("time", most="1 h", example="2 s", least="1 s")] = (
+        Field(default=1.0, validation_alias="time")
     )
-    whole_bytes: Annotated[int, Quantity("size", most="1 GiB", example="1 B")] = 0
-    either: Annotated[Whole | Annotated[Inner, Tag(MAPPING)], NUMBER_OR_MAPPING] = 1
-    several: Annotated[Whole | Annotated[list[int], Tag(LIST)], NUMBER_OR_LIST] = 1
-    named: NameOr[Inner] = "x"
+    whole_bytes: Annotated[int, record.Quantity("size", most="1 GiB", example="1 B")] = 0
+    either: Annotated[Whole | Annotated[Inner, Tag(record.MAPPING)], record.NUMBER_OR_MAPPING] = 1
+    several: Annotated[Whole | Annotated[list[int], Tag(record.LIST)], record.NUMBER_OR_LIST] = 1
+    named: record.NameOr[Inner] = "x"
 
 
 def written(**fields: object) -> Outer:
-    return Outer.model_validate(fields, by_alias=True, by_name=False, context=WRITTEN)
+    return Outer.model_validate(fields, by_alias=True, by_name=False, context=record.WRITTEN)
 
 
 @pytest.mark.parametrize(
@@ -104,13 +85,20 @@ def test_values_and_messages_are_the_recorded_ones() -> None:
             except ValidationError as error:
                 figures[f"{field} {value}"] = error.errors()[0]["msg"]
     values = [None, True, {}, {"a": 1}, [1, 2], (), 1 << 300, "x" * 70]
-    figures["shown"] = list(map(shown, values))
-    figures["most"] = [MOST_CHAIN, MOST_ZONE_PAIRS]
-    figures["printable"] = [printable("a\x1b\nb"), printable("x" * 10, 8), printable("x" * 8, 8)]
+    figures["shown"] = list(map(record.shown, values))
+    figures["most"] = [record.MOST_CHAIN, record.MOST_ZONE_PAIRS]
+    figures["printable"] = [
+        record.printable("a\x1b\nb"),
+        record.printable("x" * 10, 8),
+        record.printable("x" * 8, 8),
+    ]
     limits = ((8, 1 << 15), (8, (1 << 15) + 1), (1, 1 << 16))
-    figures["simulated"] = [can_be_simulated(p, m, min(m, 1 << 15)) for p, m in limits]
-    figures["simulated"] = [figures["simulated"], can_be_simulated(1, 1 << 16, (1 << 15) + 1)]
-    figures["beyond"] = [first_beyond(counts, 7) for counts in ([3, 4], [3, 4, 1], [8])]
+    figures["simulated"] = [record.can_be_simulated(p, m, min(m, 1 << 15)) for p, m in limits]
+    figures["simulated"] = [
+        figures["simulated"],
+        record.can_be_simulated(1, 1 << 16, (1 << 15) + 1),
+    ]
+    figures["beyond"] = [record.first_beyond(counts, 7) for counts in ([3, 4], [3, 4, 1], [8])]
     as_recorded("record", figures)
     outer = Outer(inner=Inner(a=5))
     assert (outer.but(inner={"b": 7}).inner, outer.inner) == (Inner(a=5, b=7), Inner(a=5))

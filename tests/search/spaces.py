@@ -14,21 +14,9 @@ from formulations.instance.cluster import joined_group
 from solver.options import SolveOptions
 from solver.result import Termination
 from solver.search.plan_search import PlanSearch
+from tests import small_instances
 from tests.random_configs import one_degree, scheduled, slower, zoned
 from tests.recorded import as_recorded, digest
-from tests.small_instances import (
-    ROOMY,
-    expert_instance,
-    gpu,
-    instance_of,
-    nodes_of,
-    random_instance,
-    random_layers,
-    spot_instance,
-    widened,
-    with_ends,
-    workload,
-)
 from tests.stage_degrees import stage_instance, unlike_instance
 
 THREE_STAGES = {"pipeline_parallel": (1, 2, 3)}
@@ -36,13 +24,15 @@ THREE_STAGES = {"pipeline_parallel": (1, 2, 3)}
 
 def plain(seed: int) -> Instance:
     """At most three stages, so that brute force stays quick; steps of minutes for odd seeds."""
-    instance = random_instance(seed).but(search=THREE_STAGES)
+    instance = small_instances.random_instance(seed).but(search=THREE_STAGES)
     return slower(instance) if seed % 2 else instance
 
 
 def all_schedules(seed: int) -> Instance:
     """1F1B, GPipe, interleaved and ZB-H1, or interleaved alone; in zones or not."""
-    instance = scheduled(random_instance(seed), "interleaved", seed).but(search=THREE_STAGES)
+    instance = scheduled(small_instances.random_instance(seed), "interleaved", seed).but(
+        search=THREE_STAGES
+    )
     if seed % 24:
         instance = instance.but(search={"schedule": ("1f1b", "gpipe", "interleaved", "zb-h1")})
     return zoned(instance, seed) if seed % 3 == 0 else instance
@@ -51,17 +41,17 @@ def all_schedules(seed: int) -> Instance:
 def groups(seed: int) -> Instance:
     """Interleaved alone, of as many micro-batches in a group as there are stages, or more."""
     search = THREE_STAGES | {"microbatch_group": ("pp", 3, 4, 5)}
-    return scheduled(random_instance(seed), "interleaved", seed).but(search=search)
+    return scheduled(small_instances.random_instance(seed), "interleaved", seed).but(search=search)
 
 
 def in_zones(seed: int) -> Instance:
     """Nodes in several zones."""
-    return zoned(random_instance(seed), seed).but(search=THREE_STAGES)
+    return zoned(small_instances.random_instance(seed), seed).but(search=THREE_STAGES)
 
 
 def experts(seed: int) -> Instance:
     """Experts and sequences that GPUs share, in zones or not."""
-    instance = expert_instance(seed)
+    instance = small_instances.expert_instance(seed)
     return zoned(instance, seed) if seed % 4 == 1 else instance
 
 
@@ -84,8 +74,8 @@ def _drawn(rng: Random, name: str, gpus: int, machines: int, batch: int) -> Inst
     """One or two types, nodes of so many GPUs, of one machine or several."""
     groups = [
         joined_group(
-            nodes_of(
-                gpu(name, tflops, rng.choice([1.2, 8])),
+            small_instances.nodes_of(
+                small_instances.gpu(name, tflops, rng.choice([1.2, 8])),
                 gpus_per_node=gpus // machines,
                 nodes=machines * (rng.randint(1, 2) if machines > 1 or gpus == 2 else 1),
                 intra_node=Link(bandwidth_bytes_per_s=rng.choice([1e9, 4e10]), latency_s=1e-6),
@@ -95,9 +85,11 @@ def _drawn(rng: Random, name: str, gpus: int, machines: int, batch: int) -> Inst
         )
         for name, tflops in [("fast", 120), ("slow", 60)][: rng.randint(1, 2)]
     ]
-    chain = random_layers(rng, with_ends(rng.randint(2, 3)))
-    work = workload(chain, batch, rng.randint(1, 20) * 10**6, rng.random() < 0.5)
-    return instance_of(name, work, groups, (2, 0.9), (4, 0.7), limits=ROOMY)
+    chain = small_instances.random_layers(rng, small_instances.with_ends(rng.randint(2, 3)))
+    work = small_instances.workload(chain, batch, rng.randint(1, 20) * 10**6, rng.random() < 0.5)
+    return small_instances.instance_of(
+        name, work, groups, (2, 0.9), (4, 0.7), limits=small_instances.ROOMY
+    )
 
 
 def joined(seed: int) -> Instance:
@@ -126,13 +118,13 @@ SPACES: dict[str, Callable[[int], Instance]] = {
     "groups": groups,
     "zones": in_zones,
     "experts": experts,
-    "strategies": widened,
+    "strategies": small_instances.widened,
     "cramped": cramped,
     "cramped chunks": cramped_chunks,
     "unlike groups": unlike_groups,
     "joined nodes": joined,
     "shard groups": sharded,
-    "spot": spot_instance,
+    "spot": small_instances.spot_instance,
 }
 
 
@@ -146,7 +138,7 @@ def cases(every: int = 44) -> list[Any]:
 
 def rented(seed: int, prices: tuple[float, ...], longest_s: float | None = None) -> Instance:
     """A random instance that minimises money, its groups at these prices; two stages at most."""
-    instance = random_instance(seed)
+    instance = small_instances.random_instance(seed)
     pairs = zip(instance.cluster.groups, prices, strict=False)
     groups = tuple(group.but(price_usd_per_hour=price) for group, price in pairs)
     return instance.but(

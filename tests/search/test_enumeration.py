@@ -31,7 +31,7 @@ from solver.search.driver import solve
 from solver.search.enumeration import enumerate_config, lacks_memory
 from solver.simulate import step_time_ns
 from solver.verify import verify_document
-from tests import brute_force
+from tests import brute_force, stage_degrees
 from tests.best_plans import check_claims
 from tests.graph.drawn import NO_CUTOFF, Questions, drawn_tables, uneven_tables
 from tests.hand_made import document_of, result_of
@@ -40,15 +40,6 @@ from tests.random_configs import WITH_NEW, random_optimum_ns, random_tables, sch
 from tests.recorded import Cases, digest, recorded
 from tests.seeds import each_of
 from tests.small_instances import plain_config, random_instance
-from tests.stage_degrees import (
-    Bench,
-    meshed_groups,
-    meshed_instance,
-    stage_instance,
-    unlike_configs,
-    unlike_instance,
-    unlike_tables,
-)
 
 EXACT = SolveOptions(gap=0.0)
 
@@ -121,10 +112,10 @@ def test_work_is_the_recorded_one(monkeypatch: pytest.MonkeyPatch) -> Cases:
 
 def unlike_cases(seed: int) -> Iterator[CostTables]:
     """Configurations whose groups differ, for any target and for FlagScale."""
-    if tables := unlike_tables(seed):
+    if tables := stage_degrees.unlike_tables(seed):
         yield tables
-    instance, rng = meshed_groups(seed), random.Random(seed)
-    space = unlike_configs(instance)
+    instance, rng = stage_degrees.meshed_groups(seed), random.Random(seed)
+    space = stage_degrees.unlike_configs(instance)
     yield from (build_tables(instance, s) for s in rng.sample(space, min(2, len(space))))
 
 
@@ -175,7 +166,7 @@ def test_bug_parts_sent_one_copy_of_the_tied_gradients(seed: int) -> None:
 
     Nodes hold whole stages, so that rings of both stay inside.
     """
-    instance = unlike_instance(seed)
+    instance = stage_degrees.unlike_instance(seed)
     groups = tuple(group.but(gpus_per_node=2) for group in instance.cluster.groups)
     instance = instance.but(cluster={"groups": groups})
     nodes_used = tuple(group.nodes for group in groups)
@@ -199,18 +190,18 @@ def answer(instance: Instance, config: Configuration) -> ConfigAnswer:
     return best_of(TimeTables(instance).costs(config))
 
 
-@pytest.mark.parametrize("make", [stage_instance, meshed_instance])
+@pytest.mark.parametrize("make", [stage_degrees.stage_instance, stage_degrees.meshed_instance])
 @each_of(range(90), 45)
 def test_search_equals_brute_force(seed: int, make: Callable[[int], Instance]) -> None:
     instance = make(seed)
     for config in small_configs(instance):
-        best = Bench(instance, config).optimum_ns()
+        best = stage_degrees.Bench(instance, config).optimum_ns()
         found = answer(instance, config)
         assert found.step_time_ns == best, (seed, config)
         if best is None or found.plan is None:
             continue
         assert step_time_ns(plan_costs(instance, found.plan)) == best, (seed, config)
-        if make is meshed_instance:  # each mesh is a run of ranks
+        if make is stage_degrees.meshed_instance:  # each mesh is a run of ranks
             job = Job(instance, found.plan)
             assert not list(EXPORTERS["flagscale"].faults(job)), (seed, config)
             flagscale.check(job, flagscale.files(job))

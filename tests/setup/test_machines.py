@@ -9,14 +9,7 @@ import pytest
 from formulations.errors import InstanceError, PlannerError
 from formulations.instance.catalogue import gpu_catalogue
 from solver.cli import app
-from solver.setup.machines import (
-    Machines,
-    catalogue_name,
-    detected_machines,
-    parse_gpu,
-    parse_machines,
-    slurm_machines,
-)
+from solver.setup import machines
 from tests.conftest import ROOT
 from tests.recorded import as_recorded
 from tests.refusals import check_refusals, refusals
@@ -27,31 +20,31 @@ KNOWN = tuple(gpu_catalogue())
 
 @refusals("gpu_names")
 def test_names_of_drivers_and_of_slurm_are_understood(text: str, message: str) -> None:
-    assert catalogue_name(text, KNOWN, "here") == message
+    assert machines.catalogue_name(text, KNOWN, "here") == message
 
 
 def test_machines_are_the_recorded_ones() -> None:
     """One node if no number stands before; a network behind the sign @."""
     texts = "4x8xH100", "8xA10", "2x4xRTX-3090@10 Gbit/s"
-    figures = {text: list(vars(parse_machines(text, KNOWN)).values()) for text in texts}
+    figures = {text: list(vars(machines.parse_machines(text, KNOWN)).values()) for text in texts}
     as_recorded("machines_of_init", figures)
 
 
 @refusals("machines")
 def test_other_forms_are_refused(text: str, message: str) -> None:
     with pytest.raises(InstanceError) as caught:
-        parse_machines(text, KNOWN)
+        machines.parse_machines(text, KNOWN)
     assert str(caught.value) == message.replace("{gpus}", ", ".join(KNOWN))
 
 
-test_figures_of_no_gpu_are_refused = check_refusals("gpu_figures", parse_gpu)
+test_figures_of_no_gpu_are_refused = check_refusals("gpu_figures", machines.parse_gpu)
 
 
 def test_slurm_nodes_that_work_are_counted() -> None:
     """By scontrol and by sinfo: each once, none that is down or drained, none without GPUs."""
-    told = [slurm_machines(DATA / name, KNOWN) for name in ("scontrol.txt", "sinfo.txt")]
-    assert told[0] == [Machines(1, 8, "H100"), Machines(1, 4, "RTX-3090")]
-    assert told[1] == [Machines(4, 8, "A100-80"), Machines(2, 4, "RTX-3090")]
+    told = [machines.slurm_machines(DATA / name, KNOWN) for name in ("scontrol.txt", "sinfo.txt")]
+    assert told[0] == [machines.Machines(1, 8, "H100"), machines.Machines(1, 4, "RTX-3090")]
+    assert told[1] == [machines.Machines(4, 8, "A100-80"), machines.Machines(2, 4, "RTX-3090")]
 
 
 @refusals("slurm")
@@ -59,7 +52,7 @@ def test_bad_slurm_files_are_refused(text: str, message: str, tmp_path: Path) ->
     path = tmp_path / "nodes.txt"
     path.write_text(f"{text}\n", encoding="utf-8")
     with pytest.raises(InstanceError) as caught:
-        slurm_machines(path, KNOWN)
+        machines.slurm_machines(path, KNOWN)
     assert str(caught.value) == f"{tmp_path}/{message}"
 
 
@@ -77,7 +70,7 @@ def _driver(names: list[str]) -> SimpleNamespace:
 def test_the_machine_at_hand_is_one_node(monkeypatch: pytest.MonkeyPatch) -> None:
     """As its driver names the GPUs; two types are refused, and so is a machine without one."""
     monkeypatch.setitem(sys.modules, "pynvml", _driver(["NVIDIA H100 80GB HBM3"] * 8))
-    assert detected_machines(KNOWN) == Machines(1, 8, "H100")
+    assert machines.detected_machines(KNOWN) == machines.Machines(1, 8, "H100")
     for driver, message in (
         (_driver(["NVIDIA A10", "NVIDIA L4"]), "A10 and L4"),
         (_driver([]), "no NVIDIA GPU"),
@@ -85,7 +78,7 @@ def test_the_machine_at_hand_is_one_node(monkeypatch: pytest.MonkeyPatch) -> Non
     ):
         monkeypatch.setitem(sys.modules, "pynvml", driver)
         with pytest.raises(PlannerError, match=message):
-            detected_machines(KNOWN)
+            machines.detected_machines(KNOWN)
 
 
 def test_questions_are_asked_until_they_are_answered(

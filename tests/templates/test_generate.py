@@ -16,14 +16,7 @@ from solver.graph.gpu_graph import Counts
 from solver.interrupt import Stop
 from solver.result import Status
 from solver.study.store import StudyError, open_study, read_study
-from solver.templates.generate import (
-    Found,
-    TemplateEntry,
-    TemplateGenerator,
-    TemplateOptions,
-    best_of_strategies,
-    open_mixes,
-)
+from solver.templates import generate
 from tests.command_line import output
 from tests.conftest import ROOT, text_of
 from tests.random_configs import zoned
@@ -33,18 +26,18 @@ from tests.seeds import one_each
 from tests.small_instances import random_instance
 from tests.template_cases import interrupted_once, values_of_all, with_long_optimizers
 
-ONE = TemplateOptions(micro_batch=1)
+ONE = generate.TemplateOptions(micro_batch=1)
 
 
-def every_size(generator: TemplateGenerator) -> range:
+def every_size(generator: generate.TemplateGenerator) -> range:
     return range(1, sum(generator.mixes.available) + 1)
 
 
 def entries(
     instance: Instance, report: Callable[[int, int], None] = lambda done, total: None
-) -> list[TemplateEntry]:
+) -> list[generate.TemplateEntry]:
     """The best template of every mix, in micro-batches of 1."""
-    generator = TemplateGenerator(instance, ONE, report)
+    generator = generate.TemplateGenerator(instance, ONE, report)
     return generator.by_mix(every_size(generator))
 
 
@@ -54,8 +47,8 @@ def check_all_mixes(instance: Instance, seed: int) -> None:
     n0 are the fewest nodes of which every mix has a template.
     """
     split = NodeSplit.ANY if seed % 2 else NodeSplit.ALIGNED
-    options = TemplateOptions(split=split, micro_batch=1)
-    generator = TemplateGenerator(instance, options)
+    options = generate.TemplateOptions(split=split, micro_batch=1)
+    generator = generate.TemplateGenerator(instance, options)
     every, groups = every_size(generator), len(generator.mixes.available)
     values: dict[Counts, list[int]] = {mix: [] for n in every for mix in generator.mixes.of(n)}
     for nodes in every:
@@ -96,8 +89,8 @@ def test_best_of_all_templates_across_zones(seed: int) -> None:
 def test_bug_templates_of_any_split_keep_to_the_degrees_listed() -> None:
     """Stages of one GPU on nodes of two, though one of both would be faster."""
     instance = with_long_optimizers(7, False).but(search={"tensor_parallel": (1,)})
-    options = TemplateOptions(split=NodeSplit.ANY, micro_batch=1)
-    for result in TemplateGenerator(instance, options).by_mix((1, 2)):
+    options = generate.TemplateOptions(split=NodeSplit.ANY, micro_batch=1)
+    for result in generate.TemplateGenerator(instance, options).by_mix((1, 2)):
         assert result.template is not None
         assert {stage.degrees.tp for stage in result.template.stages} == {1}
 
@@ -113,7 +106,7 @@ def test_bug_tail_of_the_first_stage_counted_in_every_round(blocking: bool) -> N
     steps_s = []
     for degrees in ((2,), (1, 2)):
         search = {"tensor_parallel": degrees, "blocking_sends": blocking}
-        [result] = TemplateGenerator(instance.but(search=search), ONE).by_mix([2])
+        [result] = generate.TemplateGenerator(instance.but(search=search), ONE).by_mix([2])
         assert result.status is Status.OPTIMAL
         steps_s.append(result.step_time_s)
     assert steps_s[0] == steps_s[1]
@@ -124,7 +117,7 @@ def test_mixes_of_a_large_cluster_take_no_product_of_all_groups() -> None:
     instance = random_instance(0)
     group = instance.cluster.groups[0].but(nodes=10**5)
     groups = tuple(group.but(name=name) for name in "abc")
-    generator = TemplateGenerator(instance.but(cluster={"groups": groups}), ONE)
+    generator = generate.TemplateGenerator(instance.but(cluster={"groups": groups}), ONE)
     assert sorted(generator.mixes.of(2)) == sorted(
         [(2, 0, 0), (0, 2, 0), (0, 0, 2), (1, 1, 0), (1, 0, 1), (0, 1, 1)]
     )
@@ -137,7 +130,7 @@ def test_micro_batches_are_the_nodes_share_of_a_step_rounded_up() -> None:
         for one in map(random_instance, range(99))
         if one.workload.global_batch == 6 and sum(g.nodes for g in one.cluster.groups) == 3
     )
-    generator = TemplateGenerator(instance.but(search={"micro_batch": (1, 3)}), ONE)
+    generator = generate.TemplateGenerator(instance.but(search={"micro_batch": (1, 3)}), ONE)
     assert [generator.micro_batches(n) for n in (1, 2, 3)] == [2, 4, 6]
     assert generator.again(micro_batch=3).micro_batches(2) == 2
     assert generator.again(micro_batches=5).micro_batches(3) == 5
@@ -169,7 +162,7 @@ def test_micro_batch_that_divides_no_step_is_refused(
     """5 sequences of a batch of 2, 4 or 6; or a number that the instance does not list."""
     instance = random_instance(0).but(search={"micro_batch": listed})
     with pytest.raises(PlannerError, match=f"--micro-batch 5: {words}"):
-        TemplateGenerator(instance, TemplateOptions(micro_batch=5))
+        generate.TemplateGenerator(instance, generate.TemplateOptions(micro_batch=5))
 
 
 # Kept in a study: those that were found stay found
@@ -182,24 +175,24 @@ class Killed(BaseException):
     """Stands for a kill, which nothing catches."""
 
 
-def templates(path: Path | None, options: TemplateOptions = ONE) -> TemplatesDocument:
+def templates(path: Path | None, options: generate.TemplateOptions = ONE) -> TemplatesDocument:
     """The templates that survive no failure, with a study or without one."""
     if path is None:
-        return templates_document(TemplateGenerator(FOUR, options), 0)
+        return templates_document(generate.TemplateGenerator(FOUR, options), 0)
     with open_study(path, FOUR) as study:
-        return templates_document(TemplateGenerator(FOUR, options, study=study), 0)
+        return templates_document(generate.TemplateGenerator(FOUR, options, study=study), 0)
 
 
 @pytest.fixture
 def searches(monkeypatch: pytest.MonkeyPatch) -> list[Counts]:
     """A list to which a mix is added for every search; the second one is killed."""
-    mixes = list[Counts]()
+    mixes, original = list[Counts](), generate.best_of_strategies
 
-    def counted(costs: Any, mix: Counts, m: int, gap: float, stop: Stop) -> Found:
+    def counted(costs: Any, mix: Counts, m: int, gap: float, stop: Stop) -> generate.Found:
         mixes.append(mix)
         if len(mixes) == 2:
             raise Killed
-        return best_of_strategies(costs, mix, m, gap, stop)
+        return original(costs, mix, m, gap, stop)
 
     monkeypatch.setattr("solver.templates.generate.best_of_strategies", counted)
     return mixes
@@ -214,14 +207,14 @@ def test_killed_search_goes_on(tmp_path: Path, searches: list[Counts]) -> None:
     with pytest.raises(Killed):
         templates(path)
     with read_study(path) as (study, notes):
-        state = open_mixes(study, notes)
+        state = generate.open_mixes(study, notes)
     assert state is not None
     assert state[0] == 1
     assert len(state[1]) > 0
     resumed = templates(path)
     assert len(searches) == state[0] + 1 + len(state[1])
     assert resumed == templates(path) == templates(None)
-    others = TemplateOptions(micro_batch=1, micro_batches=5)
+    others = generate.TemplateOptions(micro_batch=1, micro_batches=5)
     assert templates(path, others) == templates(None, others)
 
 

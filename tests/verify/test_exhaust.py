@@ -12,20 +12,10 @@ from solver.verify import exhaust as module
 from solver.verify import orders
 from solver.verify.bounds import Prover
 from solver.verify.exhaust import exhaust
-from tests import brute_force
+from tests import brute_force, random_configs
 from tests.best_plans import check_claims
 from tests.chain_instances import FAST, measured_chain
 from tests.conftest import present
-from tests.random_configs import (
-    cramped_tables,
-    crowded_instance,
-    random_config,
-    random_optimum_ns,
-    random_tables,
-    with_cores,
-    with_less_memory,
-    zoned,
-)
 from tests.recorded import Cases, digest, recorded
 from tests.seeds import each_of
 
@@ -41,14 +31,19 @@ def test_claims_up_to_the_optimum_are_proved_and_no_others(
     Whether plans are tried in bulk, or halves are halved until one plan is left.
     """
     monkeypatch.setattr(module, "FEW", few)
-    check_claims(random_tables(seed, zones), random_optimum_ns(seed, zones))
+    check_claims(
+        random_configs.random_tables(seed, zones), random_configs.random_optimum_ns(seed, zones)
+    )
 
 
 @pytest.mark.parametrize("zones", [False, True])
 @each_of(range(60), 10)
 def test_bug_uneven_shares_of_zb_h1_are_tried(seed: int, zones: bool) -> None:
     """With fewer micro-batches it has another order, and there was no opinion."""
-    check_claims(random_tables(seed, zones, "zb-h1"), random_optimum_ns(seed, zones, "zb-h1"))
+    check_claims(
+        random_configs.random_tables(seed, zones, "zb-h1"),
+        random_configs.random_optimum_ns(seed, zones, "zb-h1"),
+    )
 
 
 def test_bug_fewer_micro_batches_recompute_less() -> None:
@@ -57,15 +52,17 @@ def test_bug_fewer_micro_batches_recompute_less() -> None:
     The plan that refutes a claim above the optimum was priced as if it still recomputed as much,
     and the claim passed for proved.
     """
-    instance = zoned(crowded_instance(99), 99)
+    instance = random_configs.zoned(random_configs.crowded_instance(99), 99)
     search = {"recompute": ("none", "selective", "full"), "schedule": ("1f1b",)}
     fields = {
         "search": instance.search.model_copy(update=search),
-        "workload": with_cores(instance.workload),
+        "workload": random_configs.with_cores(instance.workload),
     }
     instance = instance.model_copy(update=fields)
-    config = present(random_config(instance, 99))
-    tables = build_tables(with_less_memory(instance, config, random.Random(99)), config)
+    config = present(random_configs.random_config(instance, 99))
+    tables = build_tables(
+        random_configs.with_less_memory(instance, config, random.Random(99)), config
+    )
     check_claims(tables, brute_force.optimum_ns(tables))
 
 
@@ -83,7 +80,7 @@ def test_no_opinion_beyond_the_limits(monkeypatch: pytest.MonkeyPatch) -> None:
 @each_of(range(60), 12)
 def test_claims_where_stages_recompute_in_part(seed: int, schedule: str) -> None:
     """Where memory decides what is recomputed, a claim 1 ns above the optimum is refuted."""
-    tables = cramped_tables(seed, schedule)
+    tables = random_configs.cramped_tables(seed, schedule)
     check_claims(tables, brute_force.optimum_ns(tables))
 
 
@@ -93,8 +90,8 @@ def test_outcomes_are_as_recorded(schedule: ScheduleName | None) -> Cases:
     """Whether plans were tried, and which plan refutes a claim above the best step."""
     for seed in range(0, 80, 16):
         tables, best = (
-            random_tables(seed, False, schedule),
-            random_optimum_ns(seed, False, schedule),
+            random_configs.random_tables(seed, False, schedule),
+            random_configs.random_optimum_ns(seed, False, schedule),
         )
         told, prover = list[object](), Prover(PlanSpace(tables.instance))
         for claim in (best, best + 1, best * 11 // 10) if best else ():
