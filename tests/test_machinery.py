@@ -12,7 +12,6 @@ from tests.mutants import mutant, places
 
 # No test holds a run for ever, nor do the processes that it has started.
 
-
 HANGS = """
 import subprocess
 
@@ -70,7 +69,6 @@ def test_a_figure_is_the_stored_one_or_is_said(
 
 
 # Faults that `tests.mutants` puts into modules.
-
 
 TEXT = "def least(a, b):\n    return min(a, b) if a < b else a + b\n"
 

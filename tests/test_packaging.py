@@ -14,7 +14,6 @@ from tests.conftest import ROOT
 
 # What is installed: the wheel holds module and packages and nothing else, and works anywhere.
 
-
 PACKAGES = ("formulations", "solver", "hetplan-stubs")
 
 

@@ -72,7 +72,6 @@ def test_regret_is_that_of_the_pick(reference: Path) -> None:
 
 # Calculon's model of GPT-3 175B, taken apart, and ours beside it.
 
-
 #: Every so many rows are priced.
 EVERY = 12
 
@@ -138,7 +137,6 @@ def test_best_1f1b_plan_is_not_above_calculons(every: list[Row]) -> None:
 
 
 # How far the compute model is from published times, with the catalogue's efficiency figures.
-
 
 #: By GPU type and source.
 BOUNDS = bounds("calibration")

@@ -30,7 +30,6 @@ from tests.small_families import searched
 
 # The comparison with FASOP: its plans as ours, and that none of them is better.
 
-
 HETERO_SMALL = load_instance(INSTANCES / "hetero_small.yaml")  # a100 is node 0, a10 are 1 to 3
 #: Four stages of four replicas, the A100 node second: the head is on an A10.
 ENTRY: dict[str, Any] = {
@@ -103,7 +102,6 @@ def test_plan_lies_behind_the_front(reference: Path) -> None:
 
 # Table 3 of HotSPa (SOSP 2024), held against what we choose.
 
-
 BEST_NS = {"CommonCrawl": 32_000_000_000, "GitHub": 118_400_000_000}
 
 
@@ -130,7 +128,6 @@ def test_published_steps_cost_what_is_published(data_set: str, reference: Path) 
 
 
 # Oobleck's objective: its formula, its optimum, and the public planner's templates.
-
 
 PLANNER = [f"L24_N{nodes}_G{gpus}" for nodes in (8, 16, 24) for gpus in (1, 4, 8)]
 

@@ -168,7 +168,6 @@ def test_published_plans_are_held_against_their_own_optimum(reference: Path) -> 
 
 # The commands that bench/README.md begins with run to their end, or end in one line.
 
-
 _BLOCK = re.search(r"```\n(.*?)```", (ROOT / "bench" / "README.md").read_text("utf-8"), re.S)
 COMMANDS = [] if _BLOCK is None else [line.partition("#")[0] for line in _BLOCK[1].splitlines()]
 #: Of those that a benchmark has, later ones count: a look at each, not its figures.

@@ -14,6 +14,7 @@ from solver.explain.what_ifs import answers, kept, what_ifs
 from solver.options import SolveOptions
 from solver.report.compared import gain_text
 from solver.search.driver import solve
+from tests.conftest import text_of
 from tests.recorded import Cases, digest, recorded
 from tests.seeds import each_of
 from tests.small_instances import spot_instance, widened
@@ -63,24 +64,9 @@ def test_changes_are_the_recorded_ones() -> Cases:
 
     Uneven micro-batches of any target go without degrees per group, which are looked at apart.
     """
-    fast = "{name: a, gpu: H100, gpus_per_node: 8, nodes: 1, inter_node: 400 Gbit/s, zone: x}"
-    slow = "{name: b, gpu: A10, gpus_per_node: 4, nodes: 2, inter_node: 10 Gbit/s, zone: y}"
-    lone = "{name: c, gpu: A10, gpus_per_node: 1, nodes: 2, inter_node: 10 Gbit/s, zone: z}"
-    zones = """  zone_link: {bandwidth: 1 Gbit/s, latency: 1 ms}
-  zone_links: [{zones: [z, x], bandwidth: 2 Gbit/s, latency: 1 ms}]"""
-    nodes = "{name: a, gpu: H100, gpus_per_node: 8, nodes: 2, inter_node: 400 Gbit/s}"
-    shared = "{target: any, degrees: per_group, context_parallel: [1, 2], schedule: [1f1b, gpipe]}"
-    cases = {
-        "links": ("gpt2, global_batch: 8", f"[{fast}, {slow}, {lone}]\n{zones}", "{}"),
-        "strategies": ("mixtral-8x7b, global_batch: 7", f"[{nodes}]", shared),
-        "target": ("gpt2, global_batch: 8", f"[{nodes}]", "{target: megatron}"),
-    }
-    for name, (workload, groups, search) in cases.items():
-        text = (
-            f"workload: {{catalogue: {workload}}}\ncluster:\n  groups: {groups}\nsearch: {search}"
-        )
-        instance = parse_instance(f"name: x\n{text}\n", "x.yaml", Path())
-        yield name, [what_if.change for what_if in what_ifs(instance)]
+    for text in text_of("spaces/what_ifs.txt").split("---\n"):
+        instance = parse_instance(text, "x.yaml", Path())
+        yield instance.name, [what_if.change for what_if in what_ifs(instance)]
     for seed in (4, 8, 9):  # on demand, on spot, or either
         changes = what_ifs(spot_instance(seed))
         yield f"terms {seed}", [f"{c.change} {digest(c.instance.cluster)}" for c in changes]

@@ -7,8 +7,9 @@ from solver.enumeration.engine import solve_split
 from solver.graph.gpu_graph import GpuGraph
 from solver.graph.pipelines import FreeDegrees, StageDegrees
 from solver.graph.problem import Intervals
+from tests.conftest import present
 from tests.graph.drawn import NO_CUTOFF, figures, staged_tables
-from tests.recorded import as_recorded, digest
+from tests.recorded import Cases, digest, recorded
 from tests.seeds import one_each
 from tests.template_cases import all_templates, finals_of, small_case
 
@@ -29,34 +30,30 @@ def test_the_best_path_is_a_template_and_none_is_below_the_work(seed: int) -> No
         assert template in set(all_templates(places, number))
 
 
-def test_templates_are_the_recorded_ones() -> None:
+@recorded("pipelines")
+def test_templates_are_the_recorded_ones() -> Cases:
     """One stage alone is no pipeline; shorter pipelines begin with empty stages."""
-    made: dict[str, object] = {}
     for seed in range(10):
         split = list(NodeSplit)[seed % len(NodeSplit)]
         places = small_case(seed, split, 4 * (seed % 3 == 1) or None)
         for number, finals in finals_of(places).items():
             pipelines = FreeDegrees(GpuGraph(places, finals), 2 + seed % 3)
-            case = f"template {seed} {number}"
-            made[case] = arcs = [len(stage) for stage in pipelines.arcs]
-            if arcs:
+            told: list[object] = [len(stage) for stage in pipelines.arcs]
+            if told:
                 outcome = solve_split(pipelines.problem, NO_CUTOFF)
                 best = [outcome.step_time_ns, pipelines.least_ns()]
-                made[case] = [arcs, *best, figures(pipelines.problem)]
-    as_recorded("pipelines", made)
+                told = [told, *best, figures(pipelines.problem)]
+            yield f"template {seed} {number}", told
 
 
-def test_stages_with_degrees_of_their_own_are_the_recorded_ones() -> None:
-    made: dict[str, object] = {}
+@recorded("pipelines")
+def test_stages_with_degrees_of_their_own_are_the_recorded_ones() -> Cases:
     for name, tables in staged_tables().items():
-        assert tables.by_place is not None
-        pipelines = StageDegrees(Intervals(tables), tables.by_place)
-        made[name] = arcs = [len(stage) for stage in pipelines.arcs]
-        if not arcs:
-            continue
-        outcome = solve_split(pipelines.problem, NO_CUTOFF)
-        plan = None
-        if outcome.arcs is not None and outcome.split is not None:
-            plan = pipelines.plan(outcome.arcs.tolist(), outcome.split.tolist())
-        made[name] = [arcs, outcome.step_time_ns, digest(plan), figures(pipelines.problem)]
-    as_recorded("pipelines", made)
+        pipelines = StageDegrees(Intervals(tables), present(tables.by_place))
+        told: list[object] = [len(stage) for stage in pipelines.arcs]
+        if told:
+            outcome, plan = solve_split(pipelines.problem, NO_CUTOFF), None
+            if outcome.arcs is not None and outcome.split is not None:
+                plan = pipelines.plan(outcome.arcs.tolist(), outcome.split.tolist())
+            told = [told, outcome.step_time_ns, digest(plan), figures(pipelines.problem)]
+        yield name, told

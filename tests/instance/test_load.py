@@ -5,18 +5,13 @@ from pathlib import Path
 import pytest
 
 from formulations.errors import InstanceError
-from formulations.instance.load import (
-    check_profile,
-    instance_json_schema,
-    load_family,
-    load_instance,
-)
+from formulations.instance import load
 from tests.conftest import ROOT
 from tests.instance.resolved import DATA, EXPECTED, check_lines, instances
 from tests.instance_texts import MINIMAL, PROFILE, parsed
 from tests.recorded import as_recorded, digest
 
-SCHEMA = instance_json_schema()
+SCHEMA = load.instance_json_schema()
 
 
 @pytest.mark.parametrize("name", EXPECTED)
@@ -33,7 +28,7 @@ def test_sections_are_the_recorded_ones() -> None:
     """Limits, objective and terms of all files; the schema."""
     fields = ("name", "source", "limits", "objective", "preemption", "calibration")
     figures = {name: digest([getattr(i, field) for field in fields]) for name, i in instances()}
-    family = load_family(ROOT / "instances" / "aws_bert.yaml")
+    family = load.load_family(ROOT / "instances" / "aws_bert.yaml")
     ends = {"fewest": list(family.fewest), "most": list(family.most)}
     as_recorded("load", figures | ends | {"schema": digest(SCHEMA)})
 
@@ -54,7 +49,7 @@ def test_marks_and_merge_keys(tmp_path: Path) -> None:
     group = "    - <<: *a\n      name: b\n"
     text = MINIMAL.replace("- {name: a", "- &a {name: a") + group
     (tmp_path / "x.yaml").write_text(text, encoding="utf-8-sig")
-    groups = load_instance(tmp_path / "x.yaml").cluster.groups
+    groups = load.load_instance(tmp_path / "x.yaml").cluster.groups
     assert [group.name for group in groups] == ["a", "b"]
 
 
@@ -75,6 +70,6 @@ def test_every_field_is_described_and_others_are_forbidden() -> None:
 
 def test_a_profile_alone_is_checked_as_one_in_an_instance() -> None:
     text = PROFILE.replace("profile:\n", "").replace("\n  ", "\n").strip()
-    check_profile(text, "p.yaml")
+    load.check_profile(text, "p.yaml")
     with pytest.raises(InstanceError, match=r"^p.yaml:2:1 source: missing; allowed: Where the"):
-        check_profile(text.replace("source: invented", ""), "p.yaml")
+        load.check_profile(text.replace("source: invented", ""), "p.yaml")

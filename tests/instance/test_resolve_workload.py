@@ -2,14 +2,8 @@
 
 from pathlib import Path
 
-from formulations.instance import Cluster
+from formulations.instance import Cluster, resolve_workload
 from formulations.instance.catalogue import gpu_catalogue
-from formulations.instance.resolve_workload import (
-    config_name,
-    flash_obstacle,
-    flash_remedy,
-    has_flash,
-)
 from formulations.instance.workload import PRECISIONS, Workload
 from tests.instance.resolved import broken, instances
 from tests.instance_texts import MINIMAL, parsed
@@ -50,7 +44,7 @@ def test_what_is_written_goes_before_the_catalogue(tmp_path: Path) -> None:
     (tmp_path / "model" / "config.json").write_text('{"model_type": "gpt2"}', encoding="utf-8")
     read = workload_of("huggingface: model/config.json, sequence_length: 1024, global_batch: 8")
     assert (read.name, len(read.layers), read.parameters) == ("model", 14, 124_439_808)
-    assert config_name(Path("/m/llama.json")) == "llama"
+    assert resolve_workload.config_name(Path("/m/llama.json")) == "llama"
 
 
 @recorded("resolve_workload")
@@ -62,6 +56,9 @@ def test_who_has_flash_attention_is_recorded() -> Cases:
     for name, groups in {"ampere": (group,), "mixed": (group, old), "unknown": (odd,)}.items():
         cluster = Cluster(groups=groups)
         for precision in PRECISIONS:
-            obstacle = flash_obstacle(cluster, precision)
-            told = [has_flash(cluster, precision), flash_remedy(cluster, precision)]
+            obstacle = resolve_workload.flash_obstacle(cluster, precision)
+            told = [
+                resolve_workload.has_flash(cluster, precision),
+                resolve_workload.flash_remedy(cluster, precision),
+            ]
             yield f"flash {name} {precision}", [*told, obstacle and list(obstacle)]

@@ -7,12 +7,8 @@ import pytest
 
 from formulations.costs.plan_costs import PlanCosts, plan_costs
 from formulations.instance import Instance
+from formulations.lengths import row_times
 from formulations.lengths.problem import Replica
-from formulations.lengths.row_times import (
-    PlanRows,
-    instance_of_rows,
-    of_rows,
-)
 from formulations.plan import Configuration
 from solver.lengths import candidates as module
 from solver.lengths.candidates import (
@@ -33,15 +29,15 @@ LONG = {"8000, count: 2": "200000, count: 1", "search: {": "search: {tensor_para
 
 
 @cache
-def strategies(name: str) -> tuple[Instance, list[PlanRows]]:
+def strategies(name: str) -> tuple[Instance, list[row_times.PlanRows]]:
     if name == "mixed":
         return mixed_strategies()
     instance = small(**LONG) if name == "long" else small()
     return instance, found_strategies(instance, lambda done, total: None)
 
 
-def costs_of(instance: Instance, rows: PlanRows, tokens: int) -> PlanCosts:
-    return plan_costs(instance_of_rows(instance, rows.plan, tokens), rows.plan)
+def costs_of(instance: Instance, rows: row_times.PlanRows, tokens: int) -> PlanCosts:
+    return plan_costs(row_times.instance_of_rows(instance, rows.plan, tokens), rows.plan)
 
 
 def slowest_ns(costs: PlanCosts, replica: int) -> int:
@@ -66,7 +62,7 @@ def test_rows_are_those_of_the_model(name: str) -> None:
     for rows in every[:: 4 if name == "mixed" else 1]:
         plan = rows.plan.but(config={"micro_batch": 8})
         number = 8 * sum(replica.micro_batches for replica in plan.replicas)
-        of_eight = plan_costs(of_rows(instance, rows.strategy.longest // 8, number), plan)
+        of_eight = plan_costs(row_times.of_rows(instance, rows.strategy.longest // 8, number), plan)
         for r, replica in enumerate(rows.strategy.pipelines):
             for share in (0.61, 1.0):
                 tokens = int(replica.longest_row * share)
@@ -88,7 +84,7 @@ def test_what_a_study_holds_is_not_worked_out_again(
     """Ctrl-C in the fourth layout; it goes on with that one, and all is known the third time."""
     instance, path, begun = small(), tmp_path / "study.db", list[Configuration]()
 
-    def variants(own: Instance, config: Configuration) -> list[PlanRows]:
+    def variants(own: Instance, config: Configuration) -> list[row_times.PlanRows]:
         begun.append(config)
         if len(begun) == 4:
             raise KeyboardInterrupt

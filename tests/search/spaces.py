@@ -17,6 +17,7 @@ from solver.search.plan_search import PlanSearch
 from tests import small_instances
 from tests.random_configs import one_degree, scheduled, slower, zoned
 from tests.recorded import as_recorded, digest
+from tests.small_instances import random_instance
 from tests.stage_degrees import stage_instance, unlike_instance
 
 THREE_STAGES = {"pipeline_parallel": (1, 2, 3)}
@@ -24,15 +25,13 @@ THREE_STAGES = {"pipeline_parallel": (1, 2, 3)}
 
 def plain(seed: int) -> Instance:
     """At most three stages, so that brute force stays quick; steps of minutes for odd seeds."""
-    instance = small_instances.random_instance(seed).but(search=THREE_STAGES)
+    instance = random_instance(seed).but(search=THREE_STAGES)
     return slower(instance) if seed % 2 else instance
 
 
 def all_schedules(seed: int) -> Instance:
     """1F1B, GPipe, interleaved and ZB-H1, or interleaved alone; in zones or not."""
-    instance = scheduled(small_instances.random_instance(seed), "interleaved", seed).but(
-        search=THREE_STAGES
-    )
+    instance = scheduled(random_instance(seed), "interleaved", seed).but(search=THREE_STAGES)
     if seed % 24:
         instance = instance.but(search={"schedule": ("1f1b", "gpipe", "interleaved", "zb-h1")})
     return zoned(instance, seed) if seed % 3 == 0 else instance
@@ -41,33 +40,13 @@ def all_schedules(seed: int) -> Instance:
 def groups(seed: int) -> Instance:
     """Interleaved alone, of as many micro-batches in a group as there are stages, or more."""
     search = THREE_STAGES | {"microbatch_group": ("pp", 3, 4, 5)}
-    return scheduled(small_instances.random_instance(seed), "interleaved", seed).but(search=search)
-
-
-def in_zones(seed: int) -> Instance:
-    """Nodes in several zones."""
-    return zoned(small_instances.random_instance(seed), seed).but(search=THREE_STAGES)
+    return scheduled(random_instance(seed), "interleaved", seed).but(search=search)
 
 
 def experts(seed: int) -> Instance:
     """Experts and sequences that GPUs share, in zones or not."""
     instance = small_instances.expert_instance(seed)
     return zoned(instance, seed) if seed % 4 == 1 else instance
-
-
-def cramped(seed: int) -> Instance:
-    """Stages recompute as little as fits."""
-    return one_degree(seed, ("1f1b", "gpipe", "zb-h1")[seed % 3])
-
-
-def cramped_chunks(seed: int, **fields: object) -> Instance:
-    """Devices with several chunks recompute as little as fits."""
-    return one_degree(seed, "interleaved", **fields)
-
-
-def unlike_groups(seed: int) -> Instance:
-    """Node groups have tensor-parallel degrees and parts of their own."""
-    return unlike_instance(seed).but(search=THREE_STAGES)
 
 
 def _drawn(rng: Random, name: str, gpus: int, machines: int, batch: int) -> Instance:
@@ -116,12 +95,14 @@ SPACES: dict[str, Callable[[int], Instance]] = {
     "plain": plain,
     "schedules": all_schedules,
     "groups": groups,
-    "zones": in_zones,
+    "zones": lambda seed: zoned(random_instance(seed), seed).but(search=THREE_STAGES),
     "experts": experts,
     "strategies": small_instances.widened,
-    "cramped": cramped,
-    "cramped chunks": cramped_chunks,
-    "unlike groups": unlike_groups,
+    # stages, and devices with several chunks, recompute as little as fits
+    "cramped": lambda seed: one_degree(seed, ("1f1b", "gpipe", "zb-h1")[seed % 3]),
+    "cramped chunks": lambda seed: one_degree(seed, "interleaved"),
+    # groups have degrees and parts of their own
+    "unlike groups": lambda seed: unlike_instance(seed).but(search=THREE_STAGES),
     "joined nodes": joined,
     "shard groups": sharded,
     "spot": small_instances.spot_instance,
@@ -138,7 +119,7 @@ def cases(every: int = 44) -> list[Any]:
 
 def rented(seed: int, prices: tuple[float, ...], longest_s: float | None = None) -> Instance:
     """A random instance that minimises money, its groups at these prices; two stages at most."""
-    instance = small_instances.random_instance(seed)
+    instance = random_instance(seed)
     pairs = zip(instance.cluster.groups, prices, strict=False)
     groups = tuple(group.but(price_usd_per_hour=price) for group, price in pairs)
     return instance.but(

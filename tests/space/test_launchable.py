@@ -39,7 +39,6 @@ from tests.stage_degrees import unlike_instance
 
 # What a search for a target chooses can be launched by it: plans of random instances, exported.
 
-
 Launcher = Literal["megatron", "flagscale", "torchtitan"]
 TARGETS: tuple[Launcher, ...] = get_args(Launcher)
 MAKERS = random_instance, expert_instance, unlike_instance
@@ -185,7 +184,6 @@ def test_every_framework_is_told_what_gpus_split(seed: int) -> None:
 
 
 # More to choose from is never for the worse, whatever the target, and it runs what is chosen.
-
 
 EXACT = SolveOptions(gap=0.0)
 
