@@ -68,3 +68,13 @@ def test_bug_stage_without_blocks_recomputes_nothing() -> None:
     changes = {f"replicas.0.stages.{k}.recomputed.way": "selective"}
     assert verify_document(document).complete
     assert verify_document(forged(document, changes), Effort(prove="nothing")).problems != ()
+
+
+def test_a_stage_without_layers_is_refused() -> None:
+    """Where stages need no block, too."""
+    layers = {"replicas.0.stages.0.layers": (0, 0), "replicas.0.stages.1.layers": (0, 4)}
+    problems = verify_document(
+        forged(CASES["profiled"](), layers), Effort(prove="nothing")
+    ).problems
+    text = "found (0, 0), expected at least one of the layers up to 4"
+    assert problems == (f"replicas[0].stages[0].layers: {text}",)
