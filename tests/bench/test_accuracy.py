@@ -62,6 +62,7 @@ def test_measured_steps_bring_error_and_regret_down(reference: Path) -> None:
         assert rules[rule]["regret"] > one["regret"]
 
 
+@pytest.mark.slow
 def test_regret_is_that_of_the_pick(reference: Path) -> None:
     """A rule that deems the longest step best is as much slower as that; the truth is not."""
     choice, own = max(choices(reference).items(), key=lambda item: len(item[1]))

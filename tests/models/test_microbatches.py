@@ -14,7 +14,7 @@ from tests.random_configs import random_tables
 from tests.seeds import few_and_many
 from tests.twins import TWINS, Twin, all_solutions, check_sizes
 
-SEEDS = few_and_many(range(0, 160, 4), 3)
+SEEDS = few_and_many(range(0, 160, 4), 6)
 
 
 def several_replicas(seeds: Sequence[int]) -> list[CostTables]:

@@ -15,7 +15,7 @@ from tests.recorded import Cases, digest, recorded
 from tests.seeds import each_of
 
 
-@each_of(range(120), 12)
+@each_of(range(120), 24)
 def test_bounds_and_plans_enclose_the_optimum(seed: int) -> None:
     costs = random_tables(seed)
     share, over = divmod(costs.num_micro_batches, dp := costs.config.dp)
