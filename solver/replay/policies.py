@@ -211,15 +211,24 @@ class Planner:
         return nodes, result.step_time_ns
 
 
+def with_redundancy(instance: Instance) -> Instance:
+    """The instance for plans whose nodes hold their successors' layers, too.
+
+    State and activations of these take as much memory again, so that plans have half of it. Parts
+    of an optimizer state would be lost with their node.
+    """
+    free = (1 + instance.limits.memory_headroom) / 2
+    return instance.but(search={"zero": (0,)}, limits={"memory_headroom": free})
+
+
 def planned_policy(
     planner: Planner, name: PolicyName, in_flight: InFlight, pause_ns: int | None = None
 ) -> Policy:
     """How `restart` or `redundancy` trains and recovers the planner's instance.
 
     pause_ns: after a failure; None: as published for a model of this size. With redundancy a step
-    takes 4/3 of the time, for the redundant forward passes; that they may hide in bubbles, and the
-    memory of the redundant layers, are left out. It survives failures without checkpoints, so its
-    planner should be of plans that keep whole optimizer states.
+    takes 4/3 of the time, for the redundant forward passes; that they may hide in bubbles is left
+    out. It survives failures without checkpoints, so its planner should be of `with_redundancy`.
     """
     workload = planner.instance.workload
     usual_ns, recovery, source = recovery_of_size(name, workload.parameters, in_flight)
@@ -235,7 +244,7 @@ def planned_policy(
 
     sources = ["step times: best plan of every number of nodes, replicas alike", f"costs: {source}"]
     if recovery.checkpoints is None:
-        sources.append(NO_CHECKPOINTS)
+        sources += ["memory: half for the layers of a node's successor", NO_CHECKPOINTS]
     return Policy(name, reconfigure, recovery, workload.global_batch, tuple(sources))
 
 
@@ -275,8 +284,8 @@ class InstancePolicies:
             return fleet_policy(self.fleets, chosen.in_flight, chosen.pause_ns, expected_ns)
         if name not in self._planners:
             instance = self.instance
-            if name == "redundancy":  # parts of an optimizer state would be lost with their node
-                instance = instance.but(search={"zero": (0,)})
+            if name == "redundancy":
+                instance = with_redundancy(instance)
             self._planners[name] = Planner(instance, chosen.search, self._report, self.deadline)
         return planned_policy(self._planners[name], name, chosen.in_flight, chosen.pause_ns)
 
