@@ -8,7 +8,7 @@ the next class: no step of as many sequences drawn evenly is judged shorter than
 import csv
 import json
 import re
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from io import BytesIO
@@ -30,8 +30,6 @@ from formulations.instance.record import (
     shown,
 )
 
-#: Halvings of the interval in which the least ratio of lengths in a class lies.
-_HALVINGS = 50
 #: What a column or a field with lengths is called.
 NAMES = ("length", "tokens", "num_tokens")
 _A_PATH = "the path of a file of lengths from this file's folder"
@@ -52,12 +50,17 @@ def classes_of(
 ) -> tuple[LengthClass, ...]:
     """At most so many classes of `sequences` that are distributed as `counts`.
 
-    counts: of every length, ascending. sequences: all of them if it is not given. The largest
-    ratio of two lengths in a class is the least that there is.
+    counts: of every length, ascending. sequences: all of them if it is not given. Lengths in a
+    class differ by one ratio at most, of which the classes make that of all lengths.
     """
     lengths = list(counts)
     below = list(accumulate(counts.values(), initial=0))
-    uppers = _uppers(lengths, num_classes)
+    uppers = lengths
+    if len(lengths) > num_classes:
+        ratio = (lengths[-1] / lengths[0]) ** (1 / num_classes)
+        edges = [lengths[0] * ratio**i for i in range(1, num_classes)]
+        longest = {lengths[bisect_right(lengths, edge) - 1] for edge in edges}
+        uppers = sorted({*longest, lengths[-1]})
     shares = [below[bisect_left(lengths, upper) + 1] for upper in uppers]
     number = below[-1] if sequences is None else sequences
     return _classes(uppers, [number * share // below[-1] for share in shares])
@@ -84,29 +87,6 @@ def _classes(uppers: Iterable[int], below: Iterable[int]) -> tuple[LengthClass, 
         for upper, (before, number) in steps
         if number > before
     )
-
-
-def _uppers(lengths: list[int], num_classes: int) -> list[int]:
-    """The longest length of every class, ascending."""
-    if len(lengths) <= num_classes:
-        return lengths
-    low, high = 1.0, lengths[-1] / lengths[0] + 1
-    for _ in range(_HALVINGS):
-        middle = (low + high) / 2
-        if len(_greedy(lengths, middle)) > num_classes:
-            low = middle
-        else:
-            high = middle
-    return _greedy(lengths, high)[::-1]
-
-
-def _greedy(lengths: list[int], ratio: float) -> list[int]:
-    """The fewest uppers, descending, of classes whose lengths differ by less than the ratio."""
-    uppers, end = [], len(lengths)
-    while end:
-        uppers.append(lengths[end - 1])
-        end = bisect_left(lengths, floor(lengths[end - 1] / ratio) + 1, 0, end - 1)
-    return uppers
 
 
 def read_lengths(path: Path, place: Place) -> Mapping[int, int]:

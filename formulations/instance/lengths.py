@@ -46,7 +46,7 @@ ROW_MULTIPLE = 128
 
 RowTime = Annotated[float, Quantity("time", least="1 ns", most="100 h", example="85 ms")]
 FixedTime = Annotated[float, Quantity("time", most="24 h", example="1.8 s")]
-TimesByTokens = Annotated[dict[Batch, RowTime], Field(min_length=1, max_length=MOST_CHOICES)]
+TimesByTokens = dict[Batch, RowTime]
 
 
 class LogNormal(Section):
@@ -73,11 +73,11 @@ class MeasuredStrategy(Section):
     """GPUs that share every row."""
     longest_row: Batch | None = None
     """Tokens of the longest row that fits the memory, for row_times."""
-    row_times: TimesByTokens | None = None
+    row_times: TimesByTokens | None = Field(None, min_length=2, max_length=MOST_CHOICES)
     """Tokens of a row that is one sequence -> forward and backward time of it on the slowest stage,
-    such as 85 ms. Times between and beyond follow a l^2 + b l + c, which is at least what was
-    measured; of a single row, they follow the model's FLOPs."""
-    class_times: TimesByTokens | None = None
+    such as 85 ms, of two rows at least. Times between and beyond follow a l^2 + b l + c, which is
+    at least what was measured."""
+    class_times: TimesByTokens | None = Field(None, min_length=1, max_length=MOST_CHOICES)
     """Instead: up_to of a class of the histogram -> time of all its sequences of a step, such as
     8.2 s. Those of several classes add up; classes that are left out it does not run."""
     per_visit: FixedTime = 0.0

@@ -295,28 +295,10 @@ def _measured(instance: Instance, measured: MeasuredStrategy) -> tuple[Strategy,
         times = {tokens: ceil_ns(time_s) for tokens, time_s in measured.class_times.items()}
         atoms_ns = tuple(times.get(c.up_to) for c in lengths_of(instance).classes)
         return Strategy(measured.title, (), *once, atoms_ns), 0.0
-    points = [Point(n * n, n, time_ns) for n, time_ns in measured_rows(instance, measured)]
+    rows = (measured.row_times or {}).items()
+    points = [Point(n * n, n, ceil_ns(time_s)) for n, time_s in sorted(rows)]
     curve, above = upper_fit(points)
     assert measured.longest_row is not None
     degrees = measured.pipeline_parallel, measured.data_parallel
     replica = Replica(degrees[0], measured.longest_row, curve, degrees[1])
     return Strategy(measured.title, (replica,), *once), above
-
-
-def measured_rows(instance: Instance, strategy: MeasuredStrategy) -> list[tuple[int, int]]:
-    """Rows that are one sequence, tokens and ns: those that were measured, two at least.
-
-    One row does not tell what grows with its length. So the second one takes as much longer as the
-    model has more FLOPs in it (Narayanan et al. 2021, equation 3: in proportion to s + s^2 / 6 h,
-    and the head): the longest sequence, or a row of half the tokens where that was measured.
-    """
-    rows = [
-        (tokens, ceil_ns(time_s)) for tokens, time_s in sorted((strategy.row_times or {}).items())
-    ]
-    if len(rows) > 1:
-        return rows
-    [(tokens, time_ns)] = rows
-    longest = lengths_of(instance).longest
-    second = longest if longest != tokens else ceil_div(tokens, 2)
-    flops, as_many = (of_rows(instance, n, 1).workload.forward_flops for n in (tokens, second))
-    return sorted({(tokens, time_ns), (second, ceil_div(time_ns * as_many, flops))})

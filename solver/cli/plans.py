@@ -78,7 +78,7 @@ def show_command(
     plan: Path | None = typer.Argument(
         None, metavar="PLAN", help="Plan, front, fleet, switch or lengths file."
     ),
-    svg: Path | None = option("Draw it here: a front, a step of lengths."),
+    svg: Path | None = option("Draw a front here."),
     study: Path | None = option(
         "Instead of a PLAN how far the searches have come that --study keeps there, in "
         "use or not: what is closed, the best plan, its bound, what is open.",

@@ -223,7 +223,6 @@ def lengths_command(
         "Shorter sequences first, or groups of any lengths in any order.", "ascending"
     ),
     out: Path | None = option("Write the step, its times and bound here."),
-    svg: Path | None = option("Also draw the step here."),
     plans: Path | None = option(
         "Write plans of what runs, and of the best single strategy, into a new folder.",
         metavar="DIR",
@@ -249,7 +248,7 @@ def lengths_command(
     from solver.report.lengths import dispatch_text, strategies_text
     from solver.study.store import study_at
 
-    check_writable(out, svg, keep=(instance, study, plans))
+    check_writable(out, keep=(instance, study, plans))
     if plans is not None:
         check_folder(plans)
     problem = load_instance(instance)
@@ -273,6 +272,6 @@ def lengths_command(
         write_folder(plans, {name: to_json(document.plans[q]) for q, name in names.items()})
     if not as_json:
         print_report([*strategies_text(problem, listed.mixed), ""])
-    deliver(document, out, as_json=as_json, svg=svg)
+    deliver(document, out, as_json=as_json)
     if not as_json:
         print_report(dispatch_text(document))

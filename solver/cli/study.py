@@ -11,7 +11,7 @@ from rich.console import RenderableType
 from formulations.instance import Instance
 from solver.cli.terminal import gap_text, print_report, say
 from solver.clusters.member import family_overviews
-from solver.lengths.candidates import LENGTHS, SWITCH
+from solver.lengths.candidates import LENGTHS
 from solver.report.layout import Labelled, Lines, spaced, table_of
 from solver.report.naming import degrees_line
 from solver.report.quantities import counted, money, time_text
@@ -29,7 +29,7 @@ def show_study(path: Path, as_json: bool) -> None:
         instance, search = kept.instance, search_overview(kept, notes)
         templates, families = open_mixes(kept, notes), list(family_overviews(notes))
         layouts = json.loads(notes[LENGTHS])["layouts"] if LENGTHS in notes else None
-        closed, switches = map(kept.count, (LENGTHS, SWITCH))
+        closed = kept.count(LENGTHS)
     fields: dict[str, Any] = {"instance": instance.name}
     parts: list[list[RenderableType]] = []
     if search is not None:
@@ -50,12 +50,8 @@ def show_study(path: Path, as_json: bool) -> None:
         line = f"{instance.name}, {num_closed} mixes of nodes closed, {len(open_nodes)} open"
         parts.append([Labelled([("templates", line), *_open(instance, open_nodes)])])
     if layouts is not None:
-        fields["lengths"] = {
-            "layouts_closed": closed,
-            "layouts_open": layouts - closed,
-            "switches": switches,
-        }
-        line = f"{closed} layouts closed, {layouts - closed} open; {switches} switches timed"
+        fields["lengths"] = {"layouts_closed": closed, "layouts_open": layouts - closed}
+        line = f"{closed} layouts closed, {layouts - closed} open"
         parts.append([Labelled([(LENGTHS, f"{instance.name}, {line}")])])
     if families:
         fields["clusters"] = [asdict(family) for family in families]

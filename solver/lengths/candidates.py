@@ -16,9 +16,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import partial
-from hashlib import sha256
-from itertools import product
+from functools import cache, partial
 
 import numpy as np
 from pydantic import TypeAdapter
@@ -64,9 +62,9 @@ LEAST_GAIN = 0.02
 LIMIT_S = 10.0
 #: Of the fastest's time, so much more is close to it.
 CLOSE = 0.05
-#: In a study: its notes, and records of layouts; records of times between two layouts.
-LENGTHS, SWITCH = "lengths", "switch"
-_VARIANTS, _LAYOUT, _TIME = TypeAdapter(list[PlanRows]), TypeAdapter(Layout), TypeAdapter(int)
+#: In a study: its notes, and records of layouts.
+LENGTHS = "lengths"
+_VARIANTS = TypeAdapter(list[PlanRows])
 
 
 class NoStepError(PlannerError):
@@ -94,7 +92,7 @@ def candidates(
 ) -> Candidates:
     """Strategies as measured, else as the instance's search allows; `tell` hears how far it is.
 
-    What the study holds of layouts, and of switches between them, is not worked out again.
+    What the study holds of layouts is not worked out again.
 
     Raises InstanceError without a section `lengths`, NoStepError where no strategy takes the
     longest sequences.
@@ -108,7 +106,7 @@ def candidates(
     _check_longest(lengths, [rows.strategy for rows in variants])
     kept = useful(instance, variants)
     plans = tuple(rows.plan for rows in kept)
-    switching = switch_times(instance.cluster, instance.workload, plans, study)
+    switching = switch_times(instance.cluster, instance.workload, plans)
     strategies = tuple(rows.strategy for rows in kept)
     mixed = Mixed(atoms_of(lengths), strategies, switching, lengths.rows)
     return Candidates(mixed, plans, tuple(rows.above for rows in kept))
@@ -230,29 +228,21 @@ def useful(instance: Instance, strategies: Sequence[PlanRows]) -> list[PlanRows]
     return kept
 
 
-def switch_times(
-    cluster: Cluster, workload: Workload, plans: Sequence[Plan], study: Study | None = None
-) -> Switching:
+def switch_times(cluster: Cluster, workload: Workload, plans: Sequence[Plan]) -> Switching:
     """Times of switch plans from every plan to every other, 0 where nothing moves.
 
     Sequence lengths and batch of the workload do not count.
     """
     layouts = [layout_of(cluster, plan) for plan in plans]
-    names = {layout: sha256(_LAYOUT.dump_json(layout)).hexdigest() for layout in layouts}
 
+    @cache
     def time_ns(before: Layout, after: Layout, kind: Kind) -> int:
-        switch = switch_of(cluster, workload, before, after, [kind])
-        planned = plan_switch(switch)
+        planned = plan_switch(switch_of(cluster, workload, before, after, [kind]))
         if planned.interrupted:
             raise KeyboardInterrupt
         return planned.time_ns
 
     def times(kind: Kind) -> tuple[tuple[int, ...], ...]:
-        pair_ns = {}
-        for before, after in product(names, names):
-            key = f"{kind} from {names[before]} to {names[after]}"
-            make = partial(time_ns, before, after, kind)
-            pair_ns[before, after] = Shelf(study, SWITCH, _TIME).once(key, make)
-        return tuple(tuple(pair_ns[before, after] for after in layouts) for before in layouts)
+        return tuple(tuple(time_ns(a, b, kind) for b in layouts) for a in layouts)
 
     return Switching(parameters_ns=times("parameters"), gradients_ns=times("gradients"))

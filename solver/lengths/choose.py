@@ -71,16 +71,12 @@ def choose(mixed: Mixed, order: Order, options: SolveOptions | None = None) -> C
     Ctrl-C and the time limit of the options end a search for a free order with its best step.
     """
     options, begin = options or SolveOptions(), monotonic()
-    fits = np.any([times.fits for times in strategy_times(mixed)], axis=0)
-    for atom, fit in zip(mixed.atoms, fits, strict=True):
-        if not fit:
-            raise NoStepError(f"sequences of {atom.tokens:,} tokens: no strategy takes them")
     tour = ascending(mixed)
     best = None if tour is None else _chosen(mixed, tour)
     if order == "free":
         best = _free(mixed, best, options, begin)
     if best is None:
-        raise NoStepError("no switches join strategies that together take all lengths")
+        raise NoStepError("no strategies take all lengths together, or no switches join them")
     return replace(best, order=order, runtime_s=monotonic() - begin, requested_gap=options.gap)
 
 
@@ -107,7 +103,7 @@ def _free(
 ) -> Chosen | None:
     """The best of all tours with one group a strategy, and of the best ascending step."""
     best = ascending_step
-    built = HotSwitch(mixed, _longest_ns(mixed) if best is None else max(0, best.step_ns - 1))
+    built = HotSwitch(mixed, int(NEVER) >> 8 if best is None else max(0, best.step_ns - 1))
     limit_s = options.time_limit_s
     left_s = None if limit_s is None else max(0.0, limit_s - (monotonic() - begin))
     outcome = cpsat.run(built.model.native, replace(options, time_limit_s=left_s))
@@ -123,16 +119,6 @@ def _free(
     proved_ns = best.step_ns if outcome.status is Status.INFEASIBLE else outcome.bound or 0
     bound_ns = min(proved_ns, best.step_ns)
     return replace(best, bound_ns=bound_ns, termination=outcome.termination)
-
-
-def _longest_ns(mixed: Mixed) -> int:
-    """No tour takes longer: all strategies with all they can run, as anchors, every switch."""
-    tables = (mixed.switching.parameters_ns, mixed.switching.gradients_ns)
-    total_ns = 2 * sum(ns or 0 for table in tables for row in table for ns in row)
-    for strategy, times in zip(mixed.strategies, strategy_times(mixed), strict=True):
-        atoms = np.flatnonzero(times.fits).tolist()
-        total_ns += strategy.anchor_ns + (times.of_set(atoms) or 0 if atoms else 0)
-    return total_ns
 
 
 def ascending(mixed: Mixed) -> Tour | None:

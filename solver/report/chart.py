@@ -3,7 +3,6 @@
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 from xml.sax.saxutils import escape
 
 #: Colours of lines that lie over each other.
@@ -103,54 +102,6 @@ def upright_lines(
     for x, words in places:
         yield grid_line(x, top, x, bottom)
         yield written(x, bottom + below, words, _MIDDLE)
-
-
-class Bar(NamedTuple):
-    """A part of a row, with its tooltip; label: inside it, where there is room."""
-
-    length: float
-    colour: str
-    text: str
-    label: str = ""
-
-
-class BarRow(NamedTuple):
-    """Lines of bars below each other, each of bars one behind another.
-
-    behind: words at the end of the first line.
-    """
-
-    name: str
-    lines: Sequence[Sequence[Bar]]
-    behind: str = ""
-
-
-def bar_rows(
-    rows: Sequence[BarRow],
-    ticks: Sequence[tuple[float, str]],
-    left: float,
-    top: float,
-    width: float,
-    row_height: float,
-) -> Iterator[str]:
-    """Rows with their names left of them; ticks: lengths from 0 to one that is `width` px long."""
-    scale = width / ticks[-1][0]
-    places = ((left + scale * length, text) for length, text in ticks)
-    yield from upright_lines(places, top - 4, top + row_height * len(rows) + 4, 14)
-    for n, row in enumerate(rows):
-        y, height = top + row_height * n + 3, (row_height - 6) / len(row.lines)
-        yield written(left - 10, y + row_height / 2, row.name, ' text-anchor="end"')
-        for line, bars in enumerate(row.lines):
-            x = left
-            for bar in filter(lambda bar: bar.length, bars):
-                place = f'x="{x:.2f}" y="{y + line * height:.1f}" width="{scale * bar.length:.2f}"'
-                tooltip = f"<title>{escape(bar.text)}</title>"
-                yield f'<rect {place} height="{height - 1:g}" fill="{bar.colour}">{tooltip}</rect>'
-                if bar.label and scale * bar.length >= 3 * LETTER:
-                    yield written(x + 6, y + row_height / 2, bar.label, ' fill="#fff"')
-                x += scale * bar.length
-            if row.behind and not line:
-                yield written(x + 6, y + row_height / 2, row.behind)
 
 
 def round_part(length: float, most: int) -> float:

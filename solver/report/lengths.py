@@ -1,9 +1,9 @@
-"""A step of mixed lengths: in words and tables for Rich, as a page, and as an SVG 1.1 picture."""
+"""A step of mixed lengths: in words and tables for Rich, and as a page."""
 
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator
-from itertools import accumulate, cycle
+from itertools import accumulate
 
 from rich.console import RenderableType
 
@@ -14,20 +14,12 @@ from formulations.lengths.tour import GroupFigures, Hop
 from formulations.units import seconds
 from solver.lengths.dispatch import dispatch_group
 from solver.lengths_document import LengthsDocument
-from solver.report.chart import Bar, BarRow, bar_rows, key, picture, round_ticks
 from solver.report.html.page import section, sections_page
 from solver.report.layout import Grid, Labelled, Lines
-from solver.report.quantities import counted, percent, round_time_text, time_text, time_unit
+from solver.report.quantities import counted, percent, time_text, time_unit
 
 #: Of sequences of so many tokens the rows are shown.
 SHOWN = (1024, 4096, 32768)
-
-# Sizes and colours of the picture
-_WIDTH, _LEFT, _TOP, _RIGHT = 900, 110, 64, 60
-_ROW, _LINE = 60, 22  # heights of a row of bars, and of what names them
-_FILLS = ["#4c86c6", "#3f9a5b", "#e39a2d", "#b279c9", "#b5567f", "#8c6d5a", "#5fb3b3", "#a3a832"]
-_SWITCH, _VISIT, _ANCHOR = "#d62728", "#555", "#111"
-_OTHERS = {_SWITCH: "switches", _VISIT: "reduction of gradients", _ANCHOR: "optimizer"}
 
 
 def step_text(document: LengthsDocument) -> list[RenderableType]:
@@ -36,9 +28,8 @@ def step_text(document: LengthsDocument) -> list[RenderableType]:
 
 
 def lengths_page(document: LengthsDocument) -> str:
-    """One HTML file that needs nothing else: picture, groups, figures and all strategies."""
+    """One HTML file that needs nothing else: groups, figures and all strategies."""
     parts = [
-        section("Step", lengths_picture(document)),
         section("Groups", _groups(document)),
         section("Figures", Labelled(lines(document))),
         section("Strategies", _strategies(document.problem)),
@@ -101,10 +92,6 @@ def lines(document: LengthsDocument) -> Lines:
     rows = f"a l^2 + b l + c, at most {above} above {model}"
     if any(replica.time.rows_ns for replica in replicas):
         rows = f"of every length as {model} has them"
-    lengths = document.instance and document.instance.lengths
-    measured = lengths.strategies if lengths else ()
-    if single_rows := [m.title for m in measured if len(m.row_times or ()) == 1]:
-        rows += f"; of {', '.join(single_rows)}, with a single row, by the model's FLOPs"
     single_text, single = "no strategy takes all sequences", document.single
     if single is not None:
         alone_s = seconds(single.step_ns)
@@ -195,61 +182,3 @@ def dispatch_text(document: LengthsDocument) -> list[RenderableType]:
         f" {time_text(formula_s, time_s)}; no dispatch takes {gap} less"
     )
     return [Labelled([("dealt out", text)])]
-
-
-def lengths_picture(document: LengthsDocument) -> str:
-    """The parts of the step in time, below them the best single strategy, and what each part is."""
-    strategies, single = document.problem.strategies, document.single
-    # A colour for each strategy of the step, in the order in which they come, and for another one
-    used = dict.fromkeys(group.strategy for group in document.groups)
-    last = () if single is None else (single.strategy,)
-    colours = dict(zip(dict.fromkeys((*used, *last)), cycle(_FILLS), strict=False))
-
-    def bar(time_ns: int, colour: str, text: str, label: str = "") -> Bar:
-        return Bar(seconds(time_ns), colour, f"{text}, {time_text(seconds(time_ns))}", label)
-
-    def run(q: int, time_ns: int, what: str, label: str = "") -> list[Bar]:
-        """Rows of a strategy, and the reduction of gradients behind them."""
-        strategy = strategies[q]
-        reduced = f"gradients reduced by {strategy.name}"
-        return [
-            bar(time_ns - strategy.visit_ns, colours[q], f"{strategy.name}: {what}", label),
-            bar(strategy.visit_ns, _VISIT, reduced),
-        ]
-
-    def optimizer(q: int) -> Bar:
-        return bar(strategies[q].anchor_ns, _ANCHOR, f"optimizer of {strategies[q].name}")
-
-    step, alone = list[Bar](), list[Bar]()
-    for number, (switch, group) in enumerate(_in_order(document), 1):
-        if switch is not None:
-            moves = "parameters and gradients" if switch.moves == "both" else switch.moves
-            text = f"switch of {moves} to {strategies[switch.enters].name}"
-            step.append(bar(switch.time_ns or 0, _SWITCH, text))
-        if group is not None:
-            what = f"{_tokens(group)} tokens"
-            step += run(group.strategy, group.time_ns, what, f"{number}")
-    step.append(optimizer(document.anchor))
-    rows = [BarRow("this step", [step])]
-    if single is not None:
-        rows_ns = single.step_ns - strategies[single.strategy].anchor_ns
-        alone = [*run(single.strategy, rows_ns, "all sequences"), optimizer(single.strategy)]
-        rows.append(BarRow("best single", [alone]))
-    longest_s = max(sum(part.length for part in parts) for parts in (step, alone)) or 1.0
-    ticks = [(time_s, round_time_text(time_s, longest_s)) for time_s in round_ticks(longest_s)]
-    parts = [*bar_rows(rows, ticks, _LEFT, _TOP, _WIDTH, _ROW)]
-    # A line for each group, and one for each kind of what is between, with its times in both
-    keys = [(part.colour, f"{part.label}. {part.text}") for part in step if part.label]
-    keys += [(part.colour, f"best single: {part.text}") for part in alone[:1]]
-    for colour, name in _OTHERS.items():
-        step_s, alone_s = (
-            sum(part.length for part in row if part.colour == colour) for row in (step, alone)
-        )
-        if step_s or alone_s:
-            also = f"; best single: {time_text(alone_s)}" if alone_s else ""
-            keys.append((colour, f"{name}: {time_text(step_s)}{also}"))
-    top = _TOP + _ROW * len(rows) + 40
-    for n, (colour, text) in enumerate(keys):
-        parts += key(16, top + n * _LINE, text, colour)
-    title = f"{document.workload}: a step of {time_text(document.step_time_s)}"
-    return picture(title, _LEFT + _WIDTH + _RIGHT, top + _LINE * len(keys), parts)

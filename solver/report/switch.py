@@ -56,16 +56,6 @@ def device_rows(document: SwitchDocument) -> list[tuple[str, Sizes]]:
     return [(f"{node}: {ranges(gpus)}", sizes) for (node, sizes), gpus in alike.items()]
 
 
-def few_rows(document: SwitchDocument) -> list[tuple[str, Sizes]]:
-    """As `device_rows`, those beyond MOST_ROWS as one with the largest volumes."""
-    rows = device_rows(document)
-    if len(rows) <= MOST_ROWS:
-        return rows
-    rest = rows[MOST_ROWS - 1 :]
-    largest = tuple(map(max, zip(*(sizes for _, sizes in rest), strict=True)))
-    return [*rows[: MOST_ROWS - 1], (f"{len(rest)} more rows, at most", largest)]
-
-
 def _volumes(rows: Sequence[tuple[str, Sizes]]) -> Grid:
     """In one unit, with its name in every cell but of nothing."""
     unit = size_unit(max(max(volumes) for _, volumes in rows))
@@ -77,8 +67,10 @@ def _volumes(rows: Sequence[tuple[str, Sizes]]) -> Grid:
 
 def switch_text(document: SwitchDocument) -> list[RenderableType]:
     """Volumes by GPU, then figures."""
-    rows = few_rows(document)
-    table: list[RenderableType] = [_volumes(rows), ""] if rows else []
+    rows = device_rows(document)
+    table: list[RenderableType] = [_volumes(rows[:MOST_ROWS])] if rows else []
+    more = max(0, len(rows) - MOST_ROWS)
+    table += [f"and {counted(more, 'more row')}", ""] if more else [""] * bool(rows)
     return [*table, Labelled(_lines(document))]
 
 

@@ -132,7 +132,7 @@ def test_failing_write_still_prints_the_plan(
 
 test_consoles_of_lengths = check_consoles(
     "lengths"
-)  # Measured strategies and planned ones, files of steps, pictures, and what is refused
+)  # Measured strategies and planned ones, files of steps, and what is refused
 
 
 @pytest.fixture(scope="module")

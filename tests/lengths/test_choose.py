@@ -76,12 +76,12 @@ def of_times(*times_ns: tuple[int | None, ...], switch_ns: int | None = 0) -> Mi
 @pytest.mark.parametrize(
     ("mixed", "words"),
     [
-        (of_times((1, None), (2, None)), r"sequences of 2 tokens: no strategy takes them"),
-        (of_times((1, None), (None, 1), switch_ns=None), "no switches join strategies"),
+        (of_times((1, None), (2, None)), "no strategies take all lengths together"),
+        (of_times((1, None), (None, 1), switch_ns=None), "or no switches join them"),
     ],
 )
 def test_there_is_no_step(mixed: Mixed, words: str) -> None:
-    """Too long a sequence is named, with exit code 3; or each atom has its strategy in vain."""
+    """Exit code 3 where a sequence is too long, or each atom has its strategy in vain."""
     for order in ("ascending", "free"):
         with pytest.raises(NoStepError, match=words):
             choose(mixed, order)
