@@ -16,7 +16,8 @@ Constraints.
     alone if none is; out[r, .] and back[., r] are of the anchor; last[q] <= anchor[q], and not
     where q is visited.
 (3) q runs something if and only if it is visited or last.
-(4) The objective is at most what is given: without, the first steps found are far from the best.
+(4) The objective is at most what is given, if anything is: without, the first steps found are far
+    from the best.
 (5) peak >= peak[k] runs[k], the longest row that k brings.
 (6) dp share >= work; share >= sequence time of k * whole[k], dp whole[k] >= number of those >= k
     that run: for a k that does not run, the next longer one that does takes no less.
@@ -29,6 +30,8 @@ Size. O(Q K + Q^2) literals and rows, O(K) for every kind.
 
 from collections.abc import Callable, Mapping, Sequence
 from itertools import permutations
+
+import numpy as np
 
 from formulations.costs.intervals import Array
 from formulations.lengths.problem import Mixed
@@ -46,9 +49,9 @@ _NODES: dict[str, Callable[[int, int], tuple[int, int]]] = {
 
 
 class HotSwitch:
-    """The model of steps of at most `longest_ns`, in a problem where each atom fits a strategy."""
+    """The model of steps of at most `longest_ns`, if given; every atom fits some strategy."""
 
-    def __init__(self, mixed: Mixed, longest_ns: int) -> None:
+    def __init__(self, mixed: Mixed, longest_ns: int | None) -> None:
         self.model = model = CpSat()
         times = strategy_times(mixed)
         self._strategies = range(len(mixed.strategies))
@@ -75,11 +78,12 @@ class HotSwitch:
             model.at_most(3, used, total_of(*runs.values()))
         count = [atom.count for atom in mixed.atoms]
         sums = [
-            _SetTime(model, of_strategy, runs, count).term(longest_ns)
+            _SetTime(model, of_strategy, runs, count).term()
             for of_strategy, runs in zip(times, self.runs, strict=True)
         ]
         step_ns = total_of(*sums, weighted(costs, literals))
-        model.at_most(4, step_ns, longest_ns)
+        if longest_ns is not None:
+            model.at_most(4, step_ns, longest_ns)
         model.minimize(step_ns)
 
     def _literals(self, name: str) -> list[Linear]:
@@ -135,19 +139,21 @@ class _SetTime:
     ) -> None:
         self._model, self._times, self._runs, self._count = model, times, runs, count
 
-    def term(self, longest_ns: int) -> Term:
-        """It, `longest_ns` or less."""
+    def term(self) -> Term:
+        """It, with variables no larger than all atoms make them: dp of them stay within 64 bits."""
         times, model = self._times, self._model
         work = self._sum(times.work_ns)
         if times.measured or not self._runs:
             return work
-        share, longer = model.time("share", longest_ns), 0
+        atoms = np.array([*self._runs])[::-1]
+        most = np.cumsum(np.array(self._count)[atoms])  # sequences of each atom and longer ones
+        apart_ns = int(times.apart_ns(atoms, most).max())
+        share = model.time("share", max(-(-int(times.work_ns[atoms].sum()) // times.dp), apart_ns))
         model.at_most(6, work, weighted([times.dp], [share]))
         number: Term = 0
-        for k, runs in reversed([*self._runs.items()]):
-            longer += self._count[k]
-            number = weighted([1, self._count[k]], [number, runs])
-            sequences = model.integer(f"whole[{k}]", -(-longer // times.dp))
+        for k, most_of_k in zip(atoms.tolist(), most.tolist(), strict=True):
+            number = weighted([1, self._count[k]], [number, self._runs[k]])
+            sequences = model.integer(f"whole[{k}]", -(-most_of_k // times.dp))
             model.at_most(6, number, weighted([times.dp], [sequences]))
             model.at_most(6, weighted([times.sequence_ns[k]], [sequences]), share)
         kinds = list[Term]()
@@ -162,7 +168,7 @@ class _SetTime:
             kinds.append(weighted([times.row_ns[i], times.further[i]], [rows, peak]))
         beside = kinds[0]
         if len(kinds) > 1:
-            beside = model.time("beside", longest_ns)
+            beside = model.time("beside", max(map(model.upper, kinds)))
             for of_kind in kinds:
                 model.at_most(7, of_kind, beside)
         return total_of(share, beside)

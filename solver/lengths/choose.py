@@ -103,7 +103,7 @@ def _free(
 ) -> Chosen | None:
     """The best of all tours with one group a strategy, and of the best ascending step."""
     best = ascending_step
-    built = HotSwitch(mixed, int(NEVER) >> 8 if best is None else max(0, best.step_ns - 1))
+    built = HotSwitch(mixed, None if best is None else max(0, best.step_ns - 1))
     limit_s = options.time_limit_s
     left_s = None if limit_s is None else max(0.0, limit_s - (monotonic() - begin))
     outcome = cpsat.run(built.model.native, replace(options, time_limit_s=left_s))

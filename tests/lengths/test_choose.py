@@ -2,7 +2,15 @@
 
 import pytest
 
-from formulations.lengths.problem import Atom, Mixed, Rows, Strategy, Switching
+from formulations.lengths.problem import (
+    Atom,
+    Mixed,
+    Replica,
+    Rows,
+    RowTime,
+    Strategy,
+    Switching,
+)
 from formulations.lengths.tour import Group, Tour, step_ns
 from solver.lengths.candidates import NoStepError, candidates
 from solver.lengths.choose import ascending, build_lengths, choose
@@ -55,6 +63,20 @@ def test_bug_presolve_lost_the_best_step_in_free_order() -> None:
         )
     ).mixed
     assert choose(mixed, "free").step_ns == least_ns(mixed, free_tours(mixed)) == 1749675929
+
+
+@pytest.mark.parametrize("dp", [1024, 900_000])
+def test_bug_many_replicas_left_64_bits_in_free_order(dp: int) -> None:
+    """Without an ascending step, times had no other limit than 2^52 ns, and CP-SAT refused dp of
+    them. Of 10^6 sequences of 50 us a replica runs the most, in rows of one, behind one row."""
+    rows = Strategy("rows", (Replica(2, 1000, RowTime(0.0, 50.0, 7), dp),))
+    measured = Strategy("measured", atoms_ns=(None, 10**6))
+    switching = Switching(((0, 5), (None, 0)), ((0, None), (5, 0)))
+    mixed = Mixed((Atom(1000, 10**6), Atom(4000, 10)), (rows, measured), switching)
+    assert ascending(mixed) is None
+    chosen = choose(mixed, "free")
+    each = -(-(10**6) // dp)
+    assert chosen.step_ns == chosen.bound_ns == (each + 1) * 50_007 + 10**6 + 5 + 5
 
 
 def test_no_time_leaves_the_ascending_step_with_its_gap() -> None:
