@@ -10,7 +10,6 @@ from bench.published_times import gpt
 from bench.records import json_of
 from formulations.instance.catalogue import gpu_catalogue
 from formulations.instance.load import load_instance
-from formulations.instance.workload import Workload
 
 PAPER = "Narayanan et al. 2021"
 BATCH = "workload.global_batch"
@@ -64,47 +63,39 @@ def data_first() -> Study:
     )
 
 
-#: Sizes, pp of PTD-P (tp 8), and by row: GPUs, sequences per step; of ZeRO 3 GPUs, sequences, and
-#: those of a micro-batch; TFLOP/s per GPU of ZeRO 3 and of PTD-P.
+#: Sizes, and pp of PTD-P, whose tp is 8.
 AGAINST_ZERO_3 = {
-    "175 B": (
-        gpt(12288, 96, 96, 2048, MEGATRON_VOCABULARY),
-        12,
-        (
-            (384, 1536, (384, 1536, 4), 144, 153),
-            (768, 1536, (768, 1536, 2), 88, 149),
-            (1536, 1536, (1536, 1536, 1), 44, 141),
-        ),
-    ),
-    "530 B": (
-        gpt(20480, 128, 105, 2048, MEGATRON_VOCABULARY),
-        35,
-        (
-            (560, 2240, (640, 2560, 4), 138, 171),
-            (1120, 2240, (1120, 2240, 2), 98, 167),
-            (2240, 2240, (2240, 2240, 1), 48, 159),
-        ),
-    ),
+    "175 B": (gpt(12288, 96, 96, 2048, MEGATRON_VOCABULARY), 12),
+    "530 B": (gpt(20480, 128, 105, 2048, MEGATRON_VOCABULARY), 35),
 }
+#: Model; GPUs, sequences per step; of ZeRO 3 the same and the sequences of a micro-batch; TFLOP/s
+#: per GPU of ZeRO 3 and of PTD-P.
+TABLE_2 = (
+    ("175 B", 384, 1536, 384, 1536, 4, 144, 153),
+    ("175 B", 768, 1536, 768, 1536, 2, 88, 149),
+    ("175 B", 1536, 1536, 1536, 1536, 1, 44, 141),
+    ("530 B", 560, 2240, 640, 2560, 4, 138, 171),
+    ("530 B", 1120, 2240, 1120, 2240, 2, 98, 167),
+    ("530 B", 2240, 2240, 2240, 2240, 1, 48, 159),
+)
 
 
 def against_zero_3() -> Study:
     """Table 2 and figure 10."""
-
-    def point(series: str, gpus: int, of: Workload, on: int, batch: int, config: Any) -> Point:
-        changes = {"workload": of.but(global_batch=batch), "cluster.groups.0.nodes": on // 8}
-        return Point(series, str(gpus), "megatron_5_9b", config, changes)
-
     points, published = list[Point](), Values()
-    for model, (workload, pp, rows) in AGAINST_ZERO_3.items():
-        for gpus, batch, (alone, sequences, size), zero_3, ptd_p in rows:
-            sharded = {"zero": 3, "micro_batch": size}
-            points += [
-                point(f"ZeRO 3, {model}", gpus, workload, alone, sequences, sharded),
-                point(f"PTD-P, {model}", gpus, workload, gpus, batch, {"tp": 8, "pp": pp}),
-            ]
-            for name, value in (("ZeRO 3", zero_3), ("PTD-P", ptd_p)):
-                published.setdefault(f"{name}, {model}, published", {})[str(gpus)] = value
+    for model, gpus, batch, zero_gpus, zero_batch, size, zero_3, ptd_p in TABLE_2:
+        workload, pp = AGAINST_ZERO_3[model]
+        sharded, split = {"zero": 3, "micro_batch": size}, {"tp": 8, "pp": pp}
+        for series, config, on, sequences, teraflops in (
+            (f"ZeRO 3, {model}", sharded, zero_gpus, zero_batch, zero_3),
+            (f"PTD-P, {model}", split, gpus, batch, ptd_p),
+        ):
+            changes = {
+                "workload": workload.but(global_batch=sequences),
+                "cluster.groups.0.nodes": on // 8,
+            }
+            points.append(Point(series, str(gpus), "megatron_5_9b", config, changes))
+            published.setdefault(f"{series}, published", {})[str(gpus)] = teraflops
 
     def judge(values: Values) -> dict[str, bool]:
         ratios = [
