@@ -152,16 +152,6 @@ class CpSat(Model):
             assert isinstance(literal, Linear)
             constraint.literals.append(_index(literal))
 
-    def product(self, name: str, upper: int, first: Linear, second: Linear) -> Linear:
-        """The product of two variables."""
-        result = self.integer(name, upper)
-        variables = [
-            self.native.get_int_var_from_proto_index(_index(term))
-            for term in (result, first, second)
-        ]
-        self.native.add_multiplication_equality(variables[0], variables[1:])
-        return result
-
     def minimize(self, term: Term) -> None:
         """What is minimised."""
         terms = {} if isinstance(term, int) else term.terms

@@ -57,8 +57,11 @@ class Chart:
 
     def grid(self) -> Iterator[str]:
         """A thin line at every tick, with its text below or left of it."""
-        places = ((self.x(value), text) for value, text in self.across.ticks)
-        yield from upright_lines(places, self.top, self.top + self.height)
+        bottom = self.top + self.height
+        for value, text in self.across.ticks:
+            x = self.x(value)
+            yield grid_line(x, self.top, x, bottom)
+            yield written(x, bottom + 16, text, _MIDDLE)
         for value, text in self.up.ticks:
             y = self.y(value)
             yield grid_line(self.left, y, self.left + self.width, y)
@@ -95,24 +98,13 @@ def grid_line(x: float, y: float, to_x: float, to_y: float) -> str:
     return f'<line x1="{x:.1f}" y1="{y:.1f}" x2="{to_x:.1f}" y2="{to_y:.1f}" class="g"/>'
 
 
-def upright_lines(
-    places: Iterable[tuple[float, str]], top: float, bottom: float, below: float = 16
-) -> Iterator[str]:
-    """Thin lines at places from the left, with words `below` them."""
-    for x, words in places:
-        yield grid_line(x, top, x, bottom)
-        yield written(x, bottom + below, words, _MIDDLE)
-
-
-def round_part(length: float, most: int) -> float:
-    """1, 2 or 5 times a power of ten: what divides a length into at most so many parts."""
-    power = 10.0 ** math.floor(math.log10(length / most))
-    return next(power * factor for factor in (1, 2, 5, 10) if power * factor * most >= length)
-
-
 def round_ticks(largest: float) -> list[float]:
-    """Five to ten round numbers from 0 to the first that is at least `largest`."""
-    distance = round_part(largest, 10)
+    """Five to ten round numbers from 0 to the first that is at least `largest`.
+
+    They are 1, 2 or 5 times a power of ten apart.
+    """
+    power = 10.0 ** math.floor(math.log10(largest / 10))
+    distance = next(power * n for n in (1, 2, 5, 10) if power * n * 10 >= largest)
     return [distance * i for i in range(int(largest / distance - 1e-9) + 2)]
 
 

@@ -57,12 +57,6 @@ def time_text(time_s: float, like: float | None = None) -> str:
     return time_unit(time_s if like is None else like).text(time_s)
 
 
-def round_time_text(time_s: float, like: float) -> str:
-    """A round time without trailing zeros, in the unit that fits the time `like`."""
-    factor, unit = next((row for row in _TIME if like >= row[0]), _TIME[-1])
-    return f"{time_s / factor:g} {unit}" if time_s else "0"
-
-
 def size_text(size_bytes: float, like: float | None = None) -> str:
     """Bytes in a fitting binary unit; `like`: in the unit and with the decimals of that size."""
     return size_unit(size_bytes if like is None else like).text(size_bytes)

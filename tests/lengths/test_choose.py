@@ -67,8 +67,10 @@ def test_bug_presolve_lost_the_best_step_in_free_order() -> None:
 
 @pytest.mark.parametrize("dp", [1024, 900_000])
 def test_bug_many_replicas_left_64_bits_in_free_order(dp: int) -> None:
-    """Without an ascending step, times had no other limit than 2^52 ns, and CP-SAT refused dp of
-    them. Of 10^6 sequences of 50 us a replica runs the most, in rows of one, behind one row."""
+    """Without an ascending step times were below 2^52 ns alone, and CP-SAT refused dp of them.
+
+    Of 10^6 sequences of 50 us a replica runs the most, in rows of one, behind one row.
+    """
     rows = Strategy("rows", (Replica(2, 1000, RowTime(0.0, 50.0, 7), dp),))
     measured = Strategy("measured", atoms_ns=(None, 10**6))
     switching = Switching(((0, 5), (None, 0)), ((0, None), (5, 0)))

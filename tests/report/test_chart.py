@@ -1,4 +1,4 @@
-"""Ticks are round; places and rows of bars are those of stored pictures."""
+"""Ticks are round; places are those of stored pictures."""
 
 import pytest
 
