@@ -157,7 +157,7 @@ def megatron_2022(row: Row) -> tuple[Case, Run]:
 AMP_LAUNCH_S = 180e-6
 #: AMP gives T4s 50 Gbit/s inside a node; without peer access data goes through the host's memory,
 #: up and down the same link.
-AMP_LINKS = {"T4": {"intra_node": "25 Gbit/s"}}
+AMP_LINKS = {"T4": {"intra_node": {"bandwidth": "25 Gbit/s", "shared": True}}}
 #: Nodes of AMP's clusters, in the hosts' order, and the network between them.
 AMP_CLUSTERS: dict[str, tuple[list[tuple[str, int]], str]] = {
     "homogeneous": ([("T4", 4)], "50 Gbit/s"),

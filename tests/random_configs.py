@@ -43,7 +43,11 @@ def crowded_instance(seed: int) -> Instance:
     rng = random.Random(seed)
     chain = two_tensors(random_layers(rng, with_ends(4)), seed)
     types = [gpu("fast", 120, rng.choice([1.4, 8])), gpu("slow", 60, rng.choice([1.4, 8]))]
-    inside = [Link(bandwidth_bytes_per_s=rng.choice([1e10, 4e10]), latency_s=1e-6) for _ in types]
+    speeds = [rng.choice([1e10, 4e10]) for _ in types]
+    inside = [
+        Link(bandwidth_bytes_per_s=speed, latency_s=1e-6, shared=(seed + j) % 2 > 0)
+        for j, speed in enumerate(speeds)
+    ]
     outside = [_between_nodes(rng) for _ in types]
     groups = tuple(
         nodes_of(

@@ -83,7 +83,7 @@ def test_readme_python_runs(
     lines = stable(capsys.readouterr().out.splitlines())
     assert lines[0] == f"optimal {names['solution'].step_time_s} 0.0"
     assert lines[1 : 1 + len(stable(example()))] == stable(example())
-    assert lines[-2].startswith("a100-0 (2,) (23, 26)")
+    assert lines[-2].startswith("a10-2 (0,) (24, 26)")
     assert lines[-1] == "True ()"
     assert hetplan.verify("plan.json", "instances/hetero_small.yaml").complete
 

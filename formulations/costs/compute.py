@@ -212,15 +212,17 @@ class _Slot:
             return 0.0
         tp, workload, cluster = self.degrees.tp, self.instance.workload, self.instance.cluster
         lanes = self.members.etp or tp
-        link, size_bytes = self.group.intra_node, self.share * layer.routed_bytes
+        size_bytes = self.share * layer.routed_bytes
         sent_bytes = size_bytes / tp if self.instance.splits_sequence(tp) else size_bytes
         efficiency = cluster.efficiency(self.members.num_nodes)
         senders = self.group.gpus_per_node / efficiency
         ranks = self.group.gpus_per_node // lanes
-        one_s = all_to_all_s(self.members, sent_bytes, link, self.group.inter_node, senders, ranks)
+        exchanges = self.group.gpus_per_node // min(self.members.ep, ranks)
+        links = self.group.intra_node.of_rings(exchanges), self.group.inter_node
+        one_s = all_to_all_s(self.members, sent_bytes, *links, senders, ranks)
         if lanes > 1:  # the copies, beside the tokens themselves
             more = size_bytes - self.share * workload.boundary_bytes
-            one_s += ring_s(ALL_REDUCE, tp, more, link) / ALL_TO_ALLS
+            one_s += ring_s(ALL_REDUCE, tp, more, self.group.tensor_link(tp)) / ALL_TO_ALLS
         return (1 - self.instance.search.overlap.expert_parallel) * ALL_TO_ALLS * one_s
 
     def layer_ns(self, layer: Layer, recompute: Recompute) -> tuple[int, int, int, Origin | str]:

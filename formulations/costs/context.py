@@ -52,7 +52,7 @@ def context_s(
     if degrees.cp == 1 or not layer.key_value_bytes:
         return 0.0, 0.0
     tp, cp, kv_heads = degrees.tp, degrees.cp, instance.workload.kv_heads
-    link = group.copies_link(tp)
+    link = group.copies_link(tp, group.gpus_per_node // cp)
     method = instance.search.context_method or method_of(layer, tp, cp, kv_heads)
 
     def turns_s(size_bytes: float, starts: int) -> float:

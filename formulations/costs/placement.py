@@ -9,7 +9,8 @@ also over the links between zones, whose terms depend on pairs of slots: `zones`
 
 Bandwidth sharing: flows of one stage boundary and direction that leave (or enter) the same node
 share its link, and so do the tp rings of all stages that span the node's border
-(Hwang et al., FASOP, HPDC 2024, section 3.3: count the rings that cross a link).
+(Hwang et al., FASOP, HPDC 2024, section 3.3: count the rings that cross a link). Links inside a
+node that are shared (`Link.shared`) have all rings of the node, of whatever stage.
 Collectives over several nodes are hierarchical: a ring inside every node, then rings of equal
 shares between nodes, which together carry each node's whole buffer over its link.
 Shard groups (`Configuration.optimizer_instances`) reduce-scatter gradients and gather parameters
@@ -249,19 +250,25 @@ class Placer:
             # as many rings as the node has GPUs of a shard group, each with one of every group
             groups = {k: ceil_div(count, size) for k, count in slots.items()}
             lanes = sum(degrees.tp * sharing[k] for k in leaving)
-            across = self._rings_of(j, groups, dict.fromkeys(leaving, lanes))
+            across = self._rings_of(j, slots, groups, dict.fromkeys(leaving, lanes))
         self._terms[j, start] = NodeTerms(
             send_ns=_sends(tables, j, start),
-            rings=self._rings_of(j, sharing, dict.fromkeys(between, degrees.tp * len(between))),
+            rings=self._rings_of(
+                j, slots, sharing, dict.fromkeys(between, degrees.tp * len(between))
+            ),
             across=across,
             embedding_ns=_embedding_ns(tables, j, start),
         )
         return self._terms[j, start]
 
-    def _rings_of(self, j: int, ranks: dict[int, int], lanes: dict[int, int]) -> NodeRings:
-        """Of a node of group j, by stage: ranks of a ring on it, and rings on its link."""
+    def _rings_of(
+        self, j: int, slots: dict[int, int], ranks: dict[int, int], lanes: dict[int, int]
+    ) -> NodeRings:
+        """Of a node of group j, by stage: slots on it, ranks of a ring on it, rings on its link."""
         group, like = self.tables.instance.cluster.groups[j], lanes_like(self.tables.config, j)
-        inside = group.copies_link(self.tables.config.degrees[j].tp)
+        degrees = self.tables.config.degrees[j]
+        rings = sum(slots[k] * degrees.width // n for k, n in ranks.items() if n > 1)
+        inside = group.copies_link(degrees.tp, rings)
         outside = group.inter_node
         return NodeRings(
             inside={

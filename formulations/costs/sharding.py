@@ -148,7 +148,11 @@ def expert_rings_ns(
     else:
         nodes, stages = min(sum(config.nodes_used), (stage - 1) // size + 2), 2
     nodes = min(ring, nodes)
-    inside = [(j, cluster.groups[j].intra_node, min(ring, ranks[j] // together)) for j in used]
+    inside = list[Channel]()
+    for j in used:
+        group, members = cluster.groups[j], min(ring, ranks[j] // together)
+        link = group.intra_node.of_rings(group.gpus_per_node // members)
+        inside.append((j, link, members))
     sent = {j: config.expert_lanes(j) * min(config.ep, ranks[j]) * stages for j in used}
     between: list[Channel] = [(j, cluster.groups[j].inter_node, sent[j]) for j in used]
     widest = widest_group(config)
@@ -196,9 +200,12 @@ def _exchange_ns(instance: Instance, config: Configuration, width: int, *, reduc
         group, degrees = cluster.groups[j], config.degrees[j]
         slots = group.gpus_per_node // degrees.width
         sharing = min(slots, size) * degrees.copies
-        inside.append((j, group.copies_link(degrees.tp), sharing))
+        link = group.copies_link(degrees.tp, group.gpus_per_node // sharing)
+        inside.append((j, link, sharing))
         between.append((j, group.inter_node, degrees.tp))
-        across_inside.append((j, group.intra_node, ceil_div(slots, size)))
+        groups = ceil_div(slots, size)
+        link = group.intra_node.of_rings(group.gpus_per_node // groups)
+        across_inside.append((j, link, groups))
         across.append((j, group.inter_node, degrees.tp * sharing))
     widest = widest_group(config)
     lanes = config.degrees[widest].tp

@@ -77,7 +77,9 @@ class StagePlacer:
         """Gradient sync and parameter gather of a stage: [L] and start-up, twice, ns."""
         group = self.tables.instance.cluster.groups[place]
         degrees, number = self.tables.config.degrees[place], self.num_nodes(place)
-        ranks, near, far = self._slots(place) * degrees.copies, group.intra_node, group.inter_node
+        ranks, far = self._slots(place) * degrees.copies, group.inter_node
+        # other stages on its node are taken to have as many rings each
+        near = group.copies_link(degrees.tp, group.gpus_per_node // ranks)
         across = RingRate(degrees.tp / far.bandwidth_bytes_per_s, place)
         terms = NodeTerms(
             send_ns={},

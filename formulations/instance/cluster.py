@@ -127,20 +127,25 @@ class NodeGroup(Record):
         return width == self.gpus_per_node and 0 in (tp % each, each % tp)
 
     def tensor_link(self, tp: int) -> Link:
-        """What a ring over a tensor group has: the GPUs' links, or the network between machines."""
+        """What a ring over a tensor group has: the GPUs' links, or the network between machines.
+
+        Its GPUs are neighbours, whose links no other ring passes, shared or not: with them shared
+        the error of AMP's 47 steps on 16 T4 (PCIe) is 9.2 to 14.6 %, else 7.1 %.
+        """
         return self.intra_node if tp <= self.gpus_per_machine else self._between_machines(1)
 
-    def copies_link(self, tp: int) -> Link:
-        """What a ring over the GPUs of a slot with the same tensors has.
+    def copies_link(self, tp: int, rings: int) -> Link:
+        """What each of so many rings over GPUs of a node with the same tensors has.
 
         From machine to machine there is one for each GPU whose tensors are not those of another.
         """
-        alone = self.machines == 1
-        return self.intra_node if alone else self._between_machines(min(tp, self.gpus_per_machine))
+        if self.machines == 1:
+            return self.intra_node.of_rings(rings)
+        return self._between_machines(min(tp, self.gpus_per_machine))
 
     def _between_machines(self, rings: int) -> Link:
         """The slower of the links that a ring passes, of so many that leave a machine at a time."""
-        near, far, share = self.intra_node, self.inter_node, rings * self.machines
+        near, far, share = self.intra_node.of_rings(rings), self.inter_node, rings * self.machines
         slower = min(near.bandwidth_bytes_per_s, far.bandwidth_bytes_per_s / share)
         latency_s = max(near.latency_s, far.latency_s)
         return Link(bandwidth_bytes_per_s=slower, latency_s=latency_s)

@@ -78,6 +78,9 @@ class LinkFile(Section):
     latency_s: Latency | None = Field(None, validation_alias="latency")
     """Time of an empty message, such as 14 us. Default: one step of NCCL's rings, 5.7 us inside a
     node and 14 us between nodes."""
+    shared: bool = False
+    """Do rings inside a node share it, as on PCIe? With NVLink every GPU has links of its own. A
+    node's link to others is always shared."""
     kind: Kind = "assumed"
     """How the figures were found."""
     source: Text = NOT_STATED
@@ -89,6 +92,12 @@ class Link(LinkFile):
 
     latency_s: Latency = Field(validation_alias="latency")
     """Time of an empty message, such as 1 ms."""
+
+    def of_rings(self, rings: int) -> "Link":
+        """What each of so many rings in a node has at a time (FASOP, HPDC 2024, section 3.3)."""
+        if not self.shared or rings <= 1:
+            return self
+        return self.but(bandwidth_bytes_per_s=self.bandwidth_bytes_per_s / rings)
 
 
 class ZoneLink(Link):

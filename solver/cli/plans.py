@@ -141,21 +141,21 @@ def export_command(
     plan: Path = PLAN,
     to: ExportTarget = option("Who is to run it.", ...),
     out: Path = option("New folder for the files.", ..., metavar="DIR"),
-    own_model: bool = flag("--own-model", "The model is yours: write and refuse nothing of it."),
 ) -> None:
     """Write the files with which a framework launches PLAN, and what starts its processes.
 
-    What the framework cannot express is refused, with what to change or who can.
+    What the framework cannot express is refused, with what to change or who can. The files are read
+    back and must sum to the plan: layers, ranks, micro-batches.
     """
     from solver.export.registry import EXPORTERS, exported
     from solver.plan_figures import plan_of
 
     check_folder(out)
     document = checked_plan(plan)
-    texts = exported(document.instance, plan_of(document), to, str(plan), own_model)
-    write_folder(out, texts)
+    texts, check = exported(document.instance, plan_of(document), to, str(plan))
+    write_folder(out, texts, check)
     names = ", ".join(sorted(texts))
-    say(f"{EXPORTERS[to].name}: wrote {names} to {out}; README.md says how to start it.")
+    say(f"{EXPORTERS[to].name}: wrote {names} to {out}; read back, they sum to the plan.")
 
 
 def diff_command(first: Path = PLAN, second: Path = argument("PLAN", "Another one.")) -> None:

@@ -9,7 +9,8 @@ DeepSpeed count the same way, FlagScale in a mesh.
 import ast
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from contextlib import suppress
+from dataclasses import dataclass
 from functools import cached_property
 from importlib import resources
 from itertools import groupby
@@ -96,11 +97,6 @@ class Job:
 
     instance: Instance
     plan: Plan
-
-    @property
-    def with_own_model(self) -> "Job":
-        """The job whose model is the user's: nothing of it is written."""
-        return replace(self, instance=self.instance.but(workload={"sizes": None}))
 
     @property
     def config(self) -> Configuration:
@@ -191,16 +187,6 @@ class Job:
         return [stage.recomputed for stage in self.plan.replicas[0].stages]
 
     @property
-    def yours(self) -> str:
-        """What files leave to the user, in words."""
-        sizes = self.instance.workload.sizes
-        if sizes is None:
-            return "data, optimizer and the model"
-        names = ["activation", "norm_epsilon", *["rotary_base"] * sizes.rotary_positions]
-        unknown = [name for name in names if getattr(sizes, name) is None]
-        return "data and optimizer" + f", and of the model {', '.join(unknown)}" * bool(unknown)
-
-    @property
     def recompute_way(self) -> Recompute:
         """What all stages recompute, where they are alike."""
         pairs = zip(self.recomputed, self.pieces, strict=True)
@@ -225,6 +211,15 @@ def template(file: str) -> str:
     """The text of an exported file, in which braces stand for what a plan decides."""
     path = resources.files("solver.export").joinpath("templates", f"{file}.txt")
     return path.read_text(encoding="utf-8")
+
+
+def read_settings(text: str) -> dict[str, object]:
+    """Literals that a module assigns, by name, without running it; what is computed is left out."""
+    settings: dict[str, object] = {}
+    for name, value, _ in assignments(text):
+        with suppress(ValueError):
+            settings[name] = ast.literal_eval(value)
+    return settings
 
 
 def assignments(text: str) -> Iterator[tuple[str, ast.expr, int]]:

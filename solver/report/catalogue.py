@@ -131,7 +131,10 @@ def catalogue_report(
         {
             "memory": lambda name: f"{gpus[name].memory_bytes / GIB:.4g} GiB",
             "bandwidth": lambda name: f"{gpus[name].memory_bandwidth_bytes_per_s / 1e9:,.0f} GB/s",
-            "link": lambda name: f"{gpus[name].link.bandwidth_bytes_per_s / 1e9:,.5g} GB/s",
+            "link": lambda name: (
+                f"{gpus[name].link.bandwidth_bytes_per_s / 1e9:,.5g} GB/s"
+                + ", shared" * gpus[name].link.shared
+            ),
             **{precision: peak(precision) for precision in PRECISIONS},
         },
     )

@@ -182,7 +182,7 @@ class LeastCosts:
 
         Of a shard group; what several all-reduce besides is left out. For each number N of nodes
         that it may lie on; the least over N counts, layer by layer. One node holds ceil(g / N)
-        slots or more, which a ring joins inside. If N > 1, tp rings cross each border at least, and
+        slots or more, which tp rings join inside. If N > 1, as many cross each border at least, and
         one of the N nodes' links is no faster than the N-th fastest of all. Where groups differ in
         their degrees, buffers are as small as on any of them, lanes as few, and a slot has as few
         parts.
@@ -191,7 +191,10 @@ class LeastCosts:
         copies = min(slot.copies for slot in degrees)
         smallest = sizes_bytes.min(axis=1)
         crossing = (sizes_bytes * [slot.tp for slot in degrees]).min(axis=1)
-        inner = max(group.intra_node.bandwidth_bytes_per_s for group in self.groups)
+        inner = max(
+            group.intra_node.of_rings(min(slot.tp, group.gpus_per_machine)).bandwidth_bytes_per_s
+            for group, slot in zip(self.groups, degrees, strict=True)
+        )
         outer = sorted(
             (
                 group.inter_node.bandwidth_bytes_per_s

@@ -9,7 +9,6 @@ from formulations.plan import Degrees
 from formulations.space.launch import able
 from solver.export.job import Job
 from solver.export.registry import EXPORTERS, exported
-from tests.export.read_back import check_files
 from tests.export.stored import JOBS
 from tests.export_cases import (
     ONE_STAGE,
@@ -65,8 +64,8 @@ def test_who_takes_which_plan_is_recorded() -> None:
     for name, job in (JOBS | MORE).items():
         for target, exporter in EXPORTERS.items():
             try:
-                texts = exported(job.instance, job.plan, target, "plan.json")
-                check_files(target, job, texts)
+                texts, check = exported(job.instance, job.plan, target, "plan.json")
+                check(texts)
                 figures[f"{name}: {target}"] = f"{len(texts)} files"
             except PlanError as error:
                 figures[f"{name}: {target}"] = str(error)
@@ -83,6 +82,6 @@ def test_any_plan_is_exported_whole_or_refused(seed: int) -> None:
         launchers = able(result.instance, result.plan)
         for name, exporter in EXPORTERS.items():
             if not exporter.faults(job):
-                check_files(name, job, exporter.files(job))
+                exporter.check(job, exporter.files(job))
             if name in ("megatron", "flagscale", "torchtitan") and name not in launchers:
                 assert exporter.faults(job)

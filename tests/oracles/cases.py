@@ -101,7 +101,7 @@ def _sizes(rng: random.Random, kind: str) -> TransformerSizes:
 
 def _link(rng: random.Random, bandwidth: float) -> Link:
     speed, latency = rng.uniform(bandwidth, 3 * bandwidth), rng.uniform(1e-6, 3e-5)
-    return Link(bandwidth_bytes_per_s=speed, latency_s=latency)
+    return Link(bandwidth_bytes_per_s=speed, latency_s=latency, shared=int(speed) % 2 > 0)
 
 
 def _gpu(rng: random.Random) -> GpuType:

@@ -217,13 +217,14 @@ class Passes:
         u, most, group = at.together, min(ep, at.ranks(j)), at.nodes_like(j)
         copies = tokens_bytes * at.model.sizes.moe.experts_per_token
         size = copies / slot.tp if at.splits(slot.tp) else copies
-        near = (most - 1) / ep * size / (RATE * group.intra_node.bandwidth_bytes_per_s)
+        inside = at.near(j, group.gpus_per_node // most)
+        near = (most - 1) / ep * size / (RATE * inside.bandwidth_bytes_per_s)
         speed = RATE * group.inter_node.bandwidth_bytes_per_s * at.efficiency(ep // u)
         far = (ep - u) / ep * size * group.gpus_per_node / speed
         start = (most - 1) * group.intra_node.latency_s + (ep // u - 1) * group.inter_node.latency_s
         total = 2 * (max(near, far) + start)
         if config.etp != 1:
-            total += ring_s(2, slot.tp, copies - tokens_bytes, group.intra_node)
+            total += ring_s(2, slot.tp, copies - tokens_bytes, at.near_tensors(j, slot.tp))
         return (1 - at.instance.search.overlap.expert_parallel) * total
 
     def _context_s(self, j: int, slot: Degrees) -> tuple[float, float]:
@@ -236,7 +237,8 @@ class Passes:
         heads = at.model.sizes.kv_heads or at.model.sizes.heads
         exchanged = heads % (tp * cp) == 0 and 2 * (keys + queries) < 3 * cp * keys
         method = at.instance.search.context_method or ("all_to_all" if exchanged else "ring")
-        link, gpu = at.near_copies(j, slot.tp), at.nodes_like(j).gpu
+        group = at.nodes_like(j)
+        link, gpu = at.near_copies(j, slot.tp, group.gpus_per_node // cp), group.gpu
         if method == "all_to_all":
             size = (cp - 1) / cp * (keys + queries) / (tp * cp)
             exchange_s = size / link.bandwidth_bytes_per_s + 2 * (cp - 1) * link.latency_s

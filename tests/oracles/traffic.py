@@ -64,25 +64,27 @@ class Places:
     def of(self, node: int) -> NodeGroup:
         return self.nodes_like(self.instance.cluster.node_groups[node])
 
-    def near(self, j: int, rings: int) -> Link:
-        """Of a ring inside a node; rings: that leave each of several machines, 0 if none does."""
+    def near(self, j: int, inside: int, leaving: int = 0) -> Link:
+        """Of a ring inside a node, with so many inside it, or that leave each of its machines."""
         group = self.nodes_like(j)
         near, far = group.intra_node, group.inter_node
-        if group.machines == 1 or not rings:
-            return near
-        network = far.bandwidth_bytes_per_s / group.machines / rings
-        return Link(
-            bandwidth_bytes_per_s=min(near.bandwidth_bytes_per_s, network),
-            latency_s=max(near.latency_s, far.latency_s),
-        )
+        rings = leaving or max(1, inside)
+        bandwidth = near.bandwidth_bytes_per_s / (rings if near.shared else 1)
+        if not leaving:
+            return Link(bandwidth_bytes_per_s=bandwidth, latency_s=near.latency_s)
+        network = far.bandwidth_bytes_per_s / group.machines / leaving
+        latency_s = max(near.latency_s, far.latency_s)
+        return Link(bandwidth_bytes_per_s=min(bandwidth, network), latency_s=latency_s)
 
     def near_tensors(self, j: int, tp: int) -> Link:
         group = self.nodes_like(j)
-        return self.near(j, rings=int(tp * group.machines > group.gpus_per_node))
+        gpus = group.gpus_per_node // group.machines
+        return self.near(j, 1, leaving=int(tp > gpus))
 
-    def near_copies(self, j: int, tp: int) -> Link:
+    def near_copies(self, j: int, tp: int, rings: int) -> Link:
         group = self.nodes_like(j)
-        return self.near(j, rings=min(tp, group.gpus_per_node // group.machines))
+        gpus = group.gpus_per_node // group.machines
+        return self.near(j, rings, leaving=min(tp, gpus) if group.machines > 1 else 0)
 
     def zone_link(self, pair: Pair) -> Link:
         first, second = pair
@@ -222,8 +224,12 @@ class Rings:
                 if across:
                     size = ceil(size / (self._group * slot.copies))
                 j = at.instance.cluster.node_groups[node]
-                inside.append((ranks, size, at.near_copies(j, slot.tp)))
-                between.append((self._crossing(node, across), size, at.of(node).inter_node))
+                rings = self._rings(node, across, leaving=False)
+                if at.plan.config.per_stage:  # others on the node have as many, says the page
+                    rings = at.of(node).gpus_per_node // ranks
+                inside.append((ranks, size, at.near_copies(j, slot.tp, rings)))
+                crossing = self._rings(node, across, leaving=True)
+                between.append((crossing, size, at.of(node).inter_node))
             size = self._bytes(x, at.widest, width)
             for pair in self._zone_pairs(device):
                 stages = sum(pair in self._zone_pairs(d) for d in range(at.plan.config.pp))
@@ -255,15 +261,20 @@ class Rings:
         second = (nodes - 1) * max(link.latency_s for _, _, link in between)
         return max(near) + max(far), ns(f * first) + ns(f * second)
 
-    def _crossing(self, node: int, across: bool) -> int:
-        """Rings that share a node's link: tp for each on it and on other nodes.
+    def _rings(self, node: int, across: bool, leaving: bool) -> int:
+        """Rings that share a node's link, or the one inside it: tp for each with two ends there.
 
         Of equal shards tp copies: every GPU of a slot has its own.
         """
-        at = self.at
-        rings = [(d, s) for d in range(at.plan.config.pp) for s in self._slots(d, across)]
-        slots = [at.tensor_group(d, node) for d, s in rings if node in s and len(s) > 1]
-        return sum(slot.tp * (slot.copies if across else 1) for slot in slots)
+        at, number = self.at, 0
+        for d in range(at.plan.config.pp):
+            for ring in self._slots(d, across):
+                if node in ring:
+                    slot = at.tensor_group(d, node)
+                    ranks = ring[node] * (1 if across else slot.copies)
+                    if len(ring) > 1 if leaving else ranks > 1:
+                        number += slot.tp * (slot.copies if across else 1)
+        return number
 
     def _zone_pairs(self, device: int) -> set[Pair]:
         """Pairs of zones between which a stage's ring may pass."""
@@ -288,7 +299,9 @@ class Rings:
         inside, between = list[Leg](), list[Leg]()
         for j in at.used:
             group, sets = at.nodes_like(j), min(config.ep, ranks[j])
-            inside.append((min(same, ranks[j] // at.together), size[j], group.intra_node))
+            members = min(same, ranks[j] // at.together)
+            near = at.near(j, group.gpus_per_node // members)
+            inside.append((members, size[j], near))
             rings = at.lanes(j) * sets * (1 if aligned else 2)
             between.append((rings, size[j], group.inter_node))
         widest = max(at.used, key=lambda j: at.degrees(j).tp)

@@ -49,15 +49,19 @@ def experts(seed: int) -> Instance:
     return zoned(instance, seed) if seed % 4 == 1 else instance
 
 
-def _drawn(rng: Random, name: str, gpus: int, machines: int, batch: int) -> Instance:
-    """One or two types, nodes of so many GPUs, of one machine or several."""
+def _drawn(seed: int, rng: Random, name: str, gpus: int, machines: int, batch: int) -> Instance:
+    """One or two types, nodes of so many GPUs, of one machine or several; links shared at times."""
     groups = [
         joined_group(
             small_instances.nodes_of(
                 small_instances.gpu(name, tflops, rng.choice([1.2, 8])),
                 gpus_per_node=gpus // machines,
                 nodes=machines * (rng.randint(1, 2) if machines > 1 or gpus == 2 else 1),
-                intra_node=Link(bandwidth_bytes_per_s=rng.choice([1e9, 4e10]), latency_s=1e-6),
+                intra_node=Link(
+                    bandwidth_bytes_per_s=rng.choice([1e9, 4e10]),
+                    latency_s=1e-6,
+                    shared=seed % 2 > 0,
+                ),
                 inter_node=Link(bandwidth_bytes_per_s=rng.choice([1e9, 2e10]), latency_s=1e-5),
             ),
             machines,
@@ -73,7 +77,7 @@ def _drawn(rng: Random, name: str, gpus: int, machines: int, batch: int) -> Inst
 
 def joined(seed: int) -> Instance:
     """Two to eight machines of two GPUs, joined by two; tensor groups and sequences span them."""
-    made = _drawn(Random(seed), f"joined_{seed}", gpus=4, machines=2, batch=8)
+    made = _drawn(seed, Random(seed), f"joined_{seed}", gpus=4, machines=2, batch=8)
     attended = {"key_value_bytes": 10**6, "query_bytes": 10**6, "output_tensors": 1}
     runs = [run.but(layer=attended) for run in made.workload.layer_runs]
     more = {"kv_heads": 4, "sequence_length": 64, "flash_attention": True}
@@ -86,7 +90,7 @@ def joined(seed: int) -> Instance:
 def sharded(seed: int) -> Instance:
     """Nodes of two or four GPUs, of two types; ZeRO 1 to 3 in one to four groups."""
     rng = Random(seed)
-    made = _drawn(rng, f"sharded_{seed}", gpus=rng.choice([2, 4]), machines=1, batch=4)
+    made = _drawn(seed, rng, f"sharded_{seed}", gpus=rng.choice([2, 4]), machines=1, batch=4)
     search = {"zero": (1, 2, 3), "optimizer_instances": (1, 2), "micro_batch": (1,)}
     return made.but(search=search, workload={"global_batch": 8 // len(made.cluster.groups)})
 

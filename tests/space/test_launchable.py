@@ -17,11 +17,11 @@ from formulations.instance.load import parse_instance
 from formulations.instance.targets import TARGETS as LAUNCH_TARGETS
 from formulations.plan import Plan
 from formulations.space import PlanSpace, configs
-from formulations.space.launch import able, model_obstacles, zero_choices
+from formulations.space.launch import able, zero_choices
 from formulations.space.slots import runs_order
 from solver.evaluate.read import read_run
 from solver.export import accelerate, deepspeed, megatron
-from solver.export.job import Job
+from solver.export.job import Job, read_settings
 from solver.export.registry import EXPORTERS
 from solver.options import SolveOptions
 from solver.result import Status
@@ -29,7 +29,6 @@ from solver.search.driver import solve
 from solver.simulate import step_time_ns
 from tests.best_plans import check_verified
 from tests.conftest import text_of
-from tests.export.read_back import check_files, settings
 from tests.hand_made import uniform_plans
 from tests.oracles import launch
 from tests.oracles.launch import held_twice
@@ -97,14 +96,12 @@ def instance_for(target: Launcher, seed: int) -> Instance:
 
 
 def exported(instance: Instance, plan: Plan, target: Launcher) -> dict[str, str]:
-    """The files of a plan that its target runs, with the model if it builds such ones."""
+    """The files of a plan that its target runs."""
     job, exporter = Job(instance, plan), EXPORTERS[target]
     assert target in able(instance, plan)
-    if model_obstacles(instance, target):
-        job = job.with_own_model
     assert [fault.found for fault in exporter.faults(job)] == []
     texts = exporter.files(job)
-    check_files(target, job, texts)
+    exporter.check(job, texts)
     return texts
 
 
@@ -173,16 +170,16 @@ def test_every_framework_is_told_what_gpus_split(seed: int) -> None:
     for plan in islice(uniform_plans(instance), 20):
         job = Job(instance, plan)
         splits = plan.config.zero if held_twice(plan.config) else 0
-        for target, exporter in EXPORTERS.items():
+        for exporter in EXPORTERS.values():
             if exporter.faults(job):
                 continue
             texts = exporter.files(job)
-            check_files(target, job, texts)
+            exporter.check(job, texts)
             if deepspeed.CONFIG in texts:
                 told = json.loads(texts[deepspeed.CONFIG])["zero_optimization"]["stage"]
                 assert told == splits or (told == 1 and not held_twice(plan.config))
             if accelerate.MODULE in texts:
-                sharding = settings(texts[accelerate.MODULE])["SHARDING"]
+                sharding = read_settings(texts[accelerate.MODULE])["SHARDING"]
                 assert (sharding is not None) == (splits > 0)
 
 
