@@ -172,7 +172,7 @@ class PlanDocument(Envelope):
     #: The log of the proof: a record for each of what may be thousands of configurations.
     proof = {"closed_configs": True}  # noqa: RUF012
 
-    schema_version: Literal[13] = 13
+    schema_version: Literal[14] = 14
     status: Status
     termination: Termination
     method: Name

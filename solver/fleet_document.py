@@ -100,7 +100,7 @@ class FleetDocument(Envelope):
     renewed_by = "run templates again"
 
     kind: Literal["fleet"] = "fleet"
-    schema_version: Literal[7] = 7
+    schema_version: Literal[8] = 8
     faults: Index
     survives: Index
     designs: tuple[Design, ...] = Field(min_length=1)

@@ -94,7 +94,7 @@ class FrontDocument(Envelope):
     proof = {"points": {"__all__": {"plan": {"closed_configs"}}}}  # noqa: RUF012
 
     kind: Literal["front"] = "front"
-    schema_version: Literal[5] = 5
+    schema_version: Literal[6] = 6
     aim: Aim
     termination: Termination
     requested_gap: float = Field(ge=0, lt=1)

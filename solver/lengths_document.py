@@ -45,7 +45,7 @@ class LengthsDocument(Envelope):
     renewed_by = "run lengths again"
 
     kind: Literal["lengths"] = "lengths"
-    schema_version: Literal[6] = 6
+    schema_version: Literal[7] = 7
     workload: Line
     order: Order
     status: Status

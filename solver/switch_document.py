@@ -37,7 +37,7 @@ class SwitchDocument(Envelope):
     renewed_by = "run switch again"
 
     kind: Literal["switch"] = "switch"
-    schema_version: Literal[5] = 5
+    schema_version: Literal[6] = 6
     moves: Moves
     time_s: Seconds
     lower_bound_s: Seconds

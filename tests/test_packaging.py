@@ -78,7 +78,7 @@ init --model bert-base --global-batch 8 --nodes 1x2xA10 --nodes 1x2xT4 --out min
 solve mine.yaml --out plan.json
 verify plan.json --instance mine.yaml
 report plan.json
-export plan.json --to megatron --out job"""
+export plan.json --to megatron --own-model --out job"""
     code = f"""\
 import hetplan, solver.cli
 print(hetplan.__file__, solver.cli.__file__, sep="\\n")

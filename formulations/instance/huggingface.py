@@ -18,6 +18,7 @@ count, as the library leaves them out; so are expert balancing terms, which no g
 
 import re
 from collections.abc import Collection, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
@@ -102,6 +103,23 @@ class ConfigReader:
         """A whole number, or None."""
         return None if self.value(key) is None else self.integer(key)
 
+    def number(self, key: str) -> float | None:
+        """A number, or None."""
+        value = self.value(key)
+        if isinstance(value, bool) or not isinstance(value, int | float | None):
+            raise self.refuse(key, "a number")
+        return value
+
+    def rotary(self) -> dict[str, object]:
+        """What one of two objects says of rotary positions; transformers 5 writes the second."""
+        stated: dict[str, object] = {}
+        for key in ("rope_scaling", "rope_parameters"):
+            value = self.value(key)
+            if not isinstance(value, dict | None):
+                raise self.refuse(key, "an object or null")
+            stated |= value or {}
+        return {"rope_type": stated.pop("type", "default")} | stated
+
     def flag(self, key: str) -> bool:
         """True or false."""
         value = self.value(key)
@@ -181,9 +199,9 @@ def sizes_from_config(config: Mapping[str, object], where: str) -> TransformerSi
             if len(words) not in (1, 2) or (len(words) == 2 and words[0] != "gated"):
                 allowed = "an activation such as relu, or gated-gelu"
                 raise reader.refuse("feed_forward_proj", allowed)
-            sizes["gated_ffn"] = len(words) == 2
+            sizes |= {"gated_ffn": len(words) == 2, "activation": words[-1]}
             sizes["decoder_layers"] = sizes["decoder_layers"] or sizes["layers"]
-        return TransformerSizes.model_validate(sizes)
+        return TransformerSizes.model_validate(sizes | {"model_type": reader.model_type})
     except ValidationError as error:
         first_error = error.errors()[0]
         field = ".".join(map(str, first_error["loc"]))
@@ -191,6 +209,10 @@ def sizes_from_config(config: Mapping[str, object], where: str) -> TransformerSi
         raise InstanceError(where, problem, "sizes that fit together") from error
 
 
+_CONSTANT = ("norm", "scores")  #: sizes of which the table has the value
+_NUMBERS = ("norm_epsilon", "scale")
+#: Sizes, and their fields, that stand alone or among what else is said of rotary positions.
+_ROTARY = {"rotary_base": "rope_theta", "rotary_share": "partial_rotary_factor"}
 _NESTED: dict[str, type[Record]] = {"moe": MoeSizes, "latent_attention": LatentAttentionSizes}
 
 
@@ -201,7 +223,7 @@ def _values(
     values: dict[str, object] = {}
     for name, source in sizes.items():
         target = model.model_fields[name]
-        if isinstance(source, bool) or name == "norm":
+        if isinstance(source, bool) or name in _CONSTANT:
             values[name] = source
         elif isinstance(source, list):
             values[name] = config.dropout(source)
@@ -209,7 +231,17 @@ def _values(
             values[name] = _NESTED[name].model_validate(_values(config, _NESTED[name], source))
         elif name == "window":
             values[name] = config.window()
-        elif target.annotation is bool:
+        elif name in _ROTARY:
+            values[name] = config.rotary().get(source, config.number(source))
+        elif name == "rotary_scaling":
+            stated = config.rotary().items()
+            scaling = {key: value for key, value in stated if key not in _ROTARY.values()}
+            values[name] = None if scaling["rope_type"] == "default" else scaling
+        elif name == "activation":
+            values[name] = config.value(source)
+        elif name in _NUMBERS:
+            values[name] = config.number(source)
+        elif target.annotation in (bool, bool | None):
             values[name] = config.flag(source)
         elif source.endswith(" or null"):
             values[name] = config.optional(source.removesuffix(" or null"))
@@ -217,6 +249,61 @@ def _values(
             least = next(rule.ge for rule in target.metadata if hasattr(rule, "ge"))
             values[name] = config.integer(source, least)
     return values
+
+
+def config_from_sizes(sizes: TransformerSizes) -> dict[str, object] | None:
+    """A config.json that reads as these sizes; None where the table has no type of decoders for it.
+
+    Of their model type, or of the first that fits; what they do not state has its defaults.
+    """
+    for name in [sizes.model_type] if sizes.model_type else model_types():
+        written = {"model_type": name, **_written(sizes, model_types()[name])}
+        with suppress(InstanceError):
+            if not model_types()[name].architectures and _states(
+                sizes_from_config(written, name), sizes
+            ):
+                return written
+    return None
+
+
+def _written(sizes: TransformerSizes, table: ModelType) -> dict[str, object]:
+    """The fields of a type that state sizes; `_values` reads them."""
+    fields: dict[str, object] = {}
+
+    def add(record: Record | None, sources: Mapping[str, Any]) -> None:
+        for name, source in sources.items():
+            value = getattr(record, name, None)
+            if isinstance(source, dict):
+                add(value, source)
+            elif isinstance(source, list):
+                fields.update({} if value else dict.fromkeys(source, 0.0))
+            elif isinstance(source, str) and name not in (*_CONSTANT, "window"):
+                key = source.removesuffix(" or null")
+                if value is not None or key != source:
+                    fields[key] = value
+
+    add(sizes, table.sizes)
+    window = sizes.window
+    if "sliding_window" in table.defaults:
+        fields["sliding_window"] = window and window.tokens
+    if "use_sliding_window" in table.defaults:
+        fields["use_sliding_window"] = window is not None
+    if window is not None and "layer_types" in table.defaults:
+        kinds = [_ATTENTION_KINDS[window.covers(block)] for block in range(sizes.layers)]
+        fields["layer_types"] = kinds
+    return fields
+
+
+def _states(read: Record, stated: Record) -> bool:
+    """Whether a record says all that another one does, whose null is nothing said."""
+    for name, value in stated:
+        found = getattr(read, name)
+        if isinstance(value, Record) and isinstance(found, Record):
+            if not _states(found, value):
+                return False
+        elif value is not None and found != value:
+            return False
+    return True
 
 
 def reader_of(config: Mapping[str, object], where: str) -> ConfigReader:

@@ -1,13 +1,14 @@
 """The sizes of a transformer, as a user writes them: the schema of `workload.sizes`."""
 
-from typing import Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from formulations.instance.record import MOST_LAYERS, Section
+from formulations.instance.record import MOST_LAYERS, Name, Section
 
 _MOST_WIDTH = 10**7
 _MOST_EXPERTS = 10**5
+_Positive = Annotated[float, Field(gt=0, le=1e12)]
 
 
 def _require(fits: object, text: str) -> None:
@@ -31,6 +32,16 @@ class MoeSizes(Section):
     3); their layer kind is `dense_block`."""
     biases: bool = False
     """Biases of router and experts (gpt-oss)."""
+    scores: Literal["softmax", "sigmoid"] | None = None
+    """Of the router, for who launches the model; null: not known, as of all that follows."""
+    normalized: bool | None = None
+    """Do the weights of the experts that a token visits sum to 1?"""
+    scale: _Positive | None = None
+    """What these weights are multiplied by."""
+    groups: int | None = Field(None, ge=1, le=_MOST_EXPERTS)
+    """Groups of experts; null: all of them are one."""
+    groups_per_token: int | None = Field(None, ge=1, le=_MOST_EXPERTS)
+    """Groups whose experts a token may visit."""
 
     @model_validator(mode="after")
     def _top_k(self) -> Self:
@@ -69,7 +80,11 @@ class WindowSizes(Section):
 
 
 class TransformerSizes(Section):
-    """Everything about a transformer that costs depend on. Defaults are GPT-2's conventions."""
+    """Everything about a transformer that costs depend on. Defaults are GPT-2's conventions.
+
+    And what else a job says of it: `model_type`, `activation`, `norm_epsilon`, what is known of
+    rotary positions, and of the router in `moe`; null: not known, as where nobody stated it.
+    """
 
     hidden_size: int = Field(ge=1, le=_MOST_WIDTH)
     """Width of the residual stream."""
@@ -93,6 +108,8 @@ class TransformerSizes(Section):
     """Inner width of the feed-forward network; null: 4 hidden."""
     gated_ffn: bool = False
     """Gated feed-forward network (SwiGLU, GEGLU): three matrices."""
+    activation: Name | None = None
+    """Of the feed-forward network, as `hidden_act` of a config.json: gelu, silu."""
     moe: MoeSizes | None = None
     """Mixture of experts."""
     vocabulary_size: int = Field(ge=1, le=10**9)
@@ -103,12 +120,20 @@ class TransformerSizes(Section):
     """Rows of a learned position table."""
     rotary_positions: bool = False
     """Rotary positions (no parameters)."""
+    rotary_base: _Positive | None = None
+    """Base of their frequencies."""
+    rotary_share: Annotated[float, Field(gt=0, le=1)] | None = None
+    """Share of each head that is rotated."""
+    rotary_scaling: dict[Name, bool | int | float | str | list[float] | None] | None = None
+    """How they are stretched, as `rope_scaling` of a config.json."""
     relative_position_buckets: int | None = Field(None, ge=1, le=10**6)
     """Buckets of a bias per head on the scores (T5), one table per stack."""
     token_types: int = Field(0, ge=0, le=10**6)
     """Rows of a token type table (BERT: 2)."""
     norm: Literal["layernorm", "rmsnorm"] = "layernorm"
     """layernorm: weight and bias; rmsnorm: weight only."""
+    norm_epsilon: _Positive | None = None
+    """What norms add to the variance."""
     embedding_norm: bool = False
     """Norm after the embedding (BERT)."""
     final_norm: bool = True
@@ -138,6 +163,8 @@ class TransformerSizes(Section):
     mtp_layers: int = Field(0, ge=0, le=100)
     """Train with so many multi-token prediction modules (DeepSeek-V3: 1), in the layer of the head;
     not part of the published parameter count."""
+    model_type: Name | None = None
+    """`model_type` of the config.json that states the sizes."""
 
     @model_validator(mode="after")
     def _fit(self) -> Self:

@@ -18,6 +18,7 @@ from typing import Any, Literal, NamedTuple, get_args
 from pydantic import TypeAdapter
 
 from formulations.instance.documents import resource
+from formulations.instance.sizes import TransformerSizes
 from formulations.instance.workload import ExpertSplit, OptimizerState, Workload
 
 
@@ -87,6 +88,7 @@ _DEMANDED = {
 class Launcher:
     """A framework.
 
+    model: rules about `traits`, for models that it builds itself: those of users are their own.
     zero_stages: those that it runs of what several GPUs have, with one pipeline stage and several.
     distributed: formats of optimizer states that it keeps with ZeRO alone. shared_in_one_stage:
     does it need one stage where embedding and head have one matrix, or several heads? if_alike:
@@ -96,6 +98,7 @@ class Launcher:
     name: str
     search: Mapping[str, Rule] = field(default_factory=dict)
     workload: Mapping[str, Rule] = field(default_factory=dict)
+    model: Mapping[str, Rule] = field(default_factory=dict)
     zero_stages: tuple[tuple[int, ...], ...] = ((0, 1, 2, 3),) * 2
     distributed: tuple[OptimizerState, ...] = ()
     shared_in_one_stage: bool = False
@@ -128,6 +131,13 @@ class Launcher:
         for name, value in trained.items():
             if value is not None and not self.allows(name, value):
                 rule = self.workload[name]
+                yield Refusal(name, value, rule.reason, rule.allowed)
+
+    def unbuilt(self, sizes: TransformerSizes) -> Iterator[Refusal]:
+        """What of a model it has no options for."""
+        for name, value in traits(sizes).items():
+            rule = self.model.get(name)
+            if rule is not None and value is not None and value not in rule.allowed:
                 yield Refusal(name, value, rule.reason, rule.allowed)
 
     def most_stages(self, workload: Workload) -> int | None:
@@ -165,6 +175,52 @@ class Launcher:
         if demands.pp > (self.most_stages(workload) or demands.pp):
             kept = "tied embeddings" if workload.tied_embeddings else "multi-token prediction"
             yield Refusal("pipeline_parallel", demands.pp, f"which keeps {kept} in one stage", (1,))
+
+
+#: Activations by what frameworks call them; gelu by whichever approximation.
+_ACTIVATIONS = {"swish": "silu", "gelu_new": "gelu", "gelu_pytorch_tanh": "gelu", "relu2": "relu^2"}
+#: Of scalings of rotary positions, what frameworks take for given: Llama 3.1, DeepSeek-V2.
+PUBLISHED: dict[str, dict[str, float]] = {
+    "llama3": {
+        "low_freq_factor": 1,
+        "high_freq_factor": 4,
+        "original_max_position_embeddings": 8192,
+    },
+    "yarn": {"beta_fast": 32, "beta_slow": 1, "original_max_position_embeddings": 4096},
+}
+
+
+def traits(sizes: TransformerSizes) -> dict[str, object]:
+    """Kinds of the parts of a model, as `catalogue/launchers.yaml` has rules about them.
+
+    None: not known. Biases of the feed-forward network are those of experts where all blocks have.
+    """
+    moe, scaling = sizes.moe, sizes.rotary_scaling
+    activation = sizes.activation and _ACTIVATIONS.get(sizes.activation, sizes.activation)
+    of_ffn = moe.biases if moe and not moe.dense_first_layers else sizes.ffn_biases
+    biases = {"qkv": sizes.qkv_biases, "output": sizes.output_bias, "network": of_ffn}
+    stretched = str(scaling["rope_type"]) if scaling else "none"
+    if scaling and any(scaling.get(key, n) != n for key, n in PUBLISHED.get(stretched, {}).items()):
+        stretched += " of other lengths"
+    bools = (
+        *("attention_sinks", "branch_norms", "embedding_norm", "masked_lm_head"),
+        *("qk_norms", "qk_norms_of_all_heads", "rotary_positions"),
+    )
+    return {
+        **{name: getattr(sizes, name) for name in bools},
+        "activation": activation and "gated " * sizes.gated_ffn + activation,
+        "biases": " and ".join(name for name, there in biases.items() if there) or "none",
+        "experts": moe is not None,
+        "latent_attention": sizes.latent_attention is not None,
+        "learned_positions": sizes.learned_positions is not None,
+        "normalized": moe and moe.normalized,
+        "norm": sizes.norm,
+        "rotary_scaling": stretched,
+        "rotary_share": sizes.rotary_share,
+        "scores": moe and moe.scores,
+        "shared_experts": moe is not None and moe.shared_experts > 0,
+        "window": sizes.window is not None,
+    }
 
 
 ONE_STACK = "one stack of blocks"

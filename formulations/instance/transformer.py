@@ -95,6 +95,7 @@ def build_workload(
     workload = Workload(
         name=name,
         source=source,
+        sizes=architecture if isinstance(architecture, TransformerSizes) else None,
         layer_runs=runs,
         parameters=parameters,
         sequence_length=sequence_length,

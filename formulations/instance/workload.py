@@ -29,6 +29,7 @@ from formulations.instance.record import (
     Text,
     first_beyond,
 )
+from formulations.instance.sizes import TransformerSizes
 
 Precision = Literal["fp32", "tf32", "fp16", "bf16", "fp8", "fp4"]
 PRECISIONS: tuple[Precision, ...] = get_args(Precision)
@@ -257,6 +258,7 @@ class Workload(Record):
 
     name: Name
     source: Text
+    sizes: TransformerSizes | None = None  #: that the layers were made from; None: were counted
     layer_runs: tuple[LayerRun, ...] = Field(min_length=1)
     parameters: Annotated[Figure, Field(ge=1)]  #: exact, tied matrices once, vocabulary not padded
     sequence_length: Batch

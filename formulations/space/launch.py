@@ -87,16 +87,28 @@ def obstacles(instance: Instance, plan: Plan, target: str) -> list[Obstacle]:
     refused += [*_unlike(instance, plan, target), *launcher.refused(instance.workload, demands)]
     barring = []
     for refusal in (*untrained, *refused):
-        value = str(refusal.value).lower() if isinstance(refusal.value, bool) else refusal.value
-        text = f"{refusal.field}: {value} is not for {launcher.name}, {refusal.reason}"
         allowed = " or ".join(map(str, refusal.instead))
         change = f"search.{refusal.field}: {allowed}"
         if refusal in untrained:
             change = f"a workload with {refusal.field}: {allowed}"
         elif target in TARGETS:  # a search for it has nothing else
             change = f"search.target: {target}"
-        barring.append(Obstacle(refusal.field, refusal.value, text, f"{change}, and solve again"))
+        barring.append(_obstacle(refusal, launcher, f"{change}, and solve again"))
     return barring
+
+
+def model_obstacles(instance: Instance, target: str) -> list[Obstacle]:
+    """What of a model one of `LAUNCHERS` does not build itself; none of one that was counted."""
+    launcher, sizes = LAUNCHERS[target], instance.workload.sizes
+    change = "--own-model, and a model of yours"
+    refusals = [] if sizes is None else launcher.unbuilt(sizes)
+    return [_obstacle(refusal, launcher, change) for refusal in refusals]
+
+
+def _obstacle(refusal: Refusal, launcher: Launcher, change: str) -> Obstacle:
+    value = str(refusal.value).lower() if isinstance(refusal.value, bool) else refusal.value
+    text = f"{refusal.field}: {value} is not for {launcher.name}, {refusal.reason}"
+    return Obstacle(refusal.field, refusal.value, text, change)
 
 
 def _unlike(instance: Instance, plan: Plan, target: str) -> list[Refusal]:

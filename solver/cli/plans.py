@@ -141,6 +141,7 @@ def export_command(
     plan: Path = PLAN,
     to: ExportTarget = option("Who is to run it.", ...),
     out: Path = option("New folder for the files.", ..., metavar="DIR"),
+    own_model: bool = flag("--own-model", "The model is yours: write and refuse nothing of it."),
 ) -> None:
     """Write the files with which a framework launches PLAN, and what starts its processes.
 
@@ -152,10 +153,10 @@ def export_command(
 
     check_folder(out)
     document = checked_plan(plan)
-    texts, check = exported(document.instance, plan_of(document), to, str(plan))
+    texts, check = exported(document.instance, plan_of(document), to, str(plan), own_model)
     write_folder(out, texts, check)
     names = ", ".join(sorted(texts))
-    say(f"{EXPORTERS[to].name}: wrote {names} to {out}; read back, they sum to the plan.")
+    say(f"{EXPORTERS[to].name}: wrote {names} to {out}; README.md says how to start it.")
 
 
 def diff_command(first: Path = PLAN, second: Path = argument("PLAN", "Another one.")) -> None:

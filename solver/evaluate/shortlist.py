@@ -11,6 +11,7 @@ that is picked is off by the same factors: then it hardly lowers (1), and unlike
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import product
 from math import exp, log, sqrt
 
 import numpy as np
@@ -162,9 +163,10 @@ def jobs(
         texts[name] = to_json(build_document(judged(instance, listed.plan), SolveOptions()))
         rows.append(f"{name},,\n")
         errors = []
-        for launcher in EXPORTERS if target == "any" else (target,):
+        launchers = tuple(EXPORTERS) if target == "any" else (target,)
+        for own_model, launcher in product((False, True), launchers):
             try:
-                files, check = exported(instance, listed.plan, launcher, name)
+                files, check = exported(instance, listed.plan, launcher, name, own_model)
             except PlanError as error:
                 errors.append(str(error))
                 continue

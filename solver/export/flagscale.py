@@ -25,6 +25,7 @@ from solver.export.megatron import (
 )
 
 ARGUMENTS = "flagscale_args.txt"
+START = "/path/to/FlagScale/flagscale/train/megatron/train_gpt.py"
 ONE_TYPE = "gpu"  #: device type of all where real ones would move ranks
 _EXPERT_TP = "expert_tensor_parallel_size_per_process_mesh"  #: else that of each mesh
 _PER_STAGE = "recompute_{}_per_stage_micro_batch"
@@ -69,11 +70,6 @@ def _device_types(job: Job) -> list[str]:
 def files(job: Job) -> dict[str, str]:
     """All files of the export, by name."""
     types, planned, config = _device_types(job), meshes(job), job.config
-    head = (
-        f"FlagScale arguments of {job.title}.",
-        "Add those of the model. The order of the hosts (hosts.txt) places the stages.",
-        "Every host passes its own --hetero-current-device-type: torchrun.sh does.",
-    )
     options: dict[str, object] = {
         "enable_hetero": True,
         "tensor_model_parallel_size": planned[0].tp,
@@ -101,8 +97,14 @@ def files(job: Job) -> dict[str, str]:
         }
     exports = {rank.host: {"DEVICE_TYPE": types[rank.stage]} for rank in job.ranks}
     command = f'{COMMAND} --hetero-current-device-type "$DEVICE_TYPE"'
-    launch = launcher_files(job, USAGE, command, setup(job, ARGUMENTS), exports)
-    return {ARGUMENTS: argument_file(head, options), **launch}
+    title = (
+        f"FlagScale arguments of {job.title}.\n"
+        "# Every host passes its own --hetero-current-device-type: torchrun.sh does."
+    )
+    return {
+        ARGUMENTS: argument_file(job, title, options),
+        **launcher_files(job, USAGE, command, setup(job, ARGUMENTS), exports, START),
+    }
 
 
 def check(job: Job, texts: Mapping[str, str]) -> None:

@@ -10,7 +10,7 @@ import ast
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from importlib import resources
 from itertools import groupby
@@ -99,6 +99,11 @@ class Job:
     plan: Plan
 
     @property
+    def with_own_model(self) -> "Job":
+        """The job whose model is the user's: nothing of it is written."""
+        return replace(self, instance=self.instance.but(workload={"sizes": None}))
+
+    @property
     def config(self) -> Configuration:
         """Degrees and strategies."""
         return self.plan.config
@@ -185,6 +190,16 @@ class Job:
     def recomputed(self) -> list[Recomputed]:
         """What each virtual stage of the first replica recomputes."""
         return [stage.recomputed for stage in self.plan.replicas[0].stages]
+
+    @property
+    def yours(self) -> str:
+        """What files leave to the user, in words."""
+        sizes = self.instance.workload.sizes
+        if sizes is None:
+            return "data, optimizer and the model"
+        names = ["activation", "norm_epsilon", *["rotary_base"] * sizes.rotary_positions]
+        unknown = [name for name in names if getattr(sizes, name) is None]
+        return "data and optimizer" + f", and of the model {', '.join(unknown)}" * bool(unknown)
 
     @property
     def recompute_way(self) -> Recompute:

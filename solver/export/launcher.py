@@ -14,7 +14,8 @@ from itertools import chain
 from formulations.errors import PlannerError
 from solver.export.job import Job, Rank, host_names, places_of, template, word
 
-TORCHRUN, SLURM, RANKS, HOSTS = "torchrun.sh", "slurm.sh", "ranks.csv", "hosts.txt"
+README, TORCHRUN, SLURM = "README.md", "torchrun.sh", "slurm.sh"
+RANKS, HOSTS = "ranks.csv", "hosts.txt"
 
 #: PyTorch multiplies fp32 matrices in fp32 unless told (its notes, "CUDA environment variables").
 _TF32 = "export TORCH_ALLOW_TF32_CUBLAS_OVERRIDE=1\n"
@@ -39,11 +40,12 @@ def launcher_files(
     command: str,
     setup: str = "",
     exports: Mapping[str, Mapping[str, str]] | None = None,
+    start: str = "",
 ) -> dict[str, str]:
-    """Scripts, host list and rank table.
+    """Scripts, host list, rank table, and what to read first.
 
     usage: what follows the host on the command line. command: what torchrun runs. setup: lines
-    before that. exports: further variables, per host.
+    before that. exports: further variables, per host. start: what to put for `usage`.
     """
     hosts, more = job.hosts, exports or {}
     cases = [
@@ -70,7 +72,14 @@ def launcher_files(
     table = io.StringIO()
     csv.writer(table, lineterminator="\n").writerows([Rank._fields, *job.ranks])
     names = "".join(f"{host.name}\n" for host in hosts)
-    return {TORCHRUN: torchrun, SLURM: slurm, HOSTS: names, RANKS: table.getvalue()}
+    read_first = template(README).format(job=job, start=start or usage)
+    return {
+        README: read_first,
+        TORCHRUN: torchrun,
+        SLURM: slurm,
+        HOSTS: names,
+        RANKS: table.getvalue(),
+    }
 
 
 def check_launcher(job: Job, texts: Mapping[str, str]) -> None:

@@ -1,8 +1,8 @@
 """Megatron-LM (core 0.20): an argument file with the layout, torchrun per host, Slurm, ranks.
 
-The arguments are those that the plan decides; the model's own (hidden size, heads, tokenizer,
-data) come from the user, after them. They are options by name: a flag is the name with dashes, and
-Megatron-Bridge's configuration has fields of the same names. Layouts exclude
+The arguments are those that the plan decides, the model's own, and a user's, which train on mock
+data until he writes others. They are options by name: a flag is the name with dashes, and most
+fields of Megatron-Bridge's configuration have these names. Layouts exclude
 `--decoder-first-pipeline-num-layers`, `--account-for-*-in-pipeline-split` and the flags of virtual
 pipelines, which they imply.
 
@@ -13,9 +13,14 @@ ignored. Piece i goes to pp rank i mod pp as its chunk i div pp.
 
 import re
 from collections.abc import Mapping, Sequence
+from itertools import groupby
+from typing import Any
 
 from formulations.costs.context import context_methods
 from formulations.instance.search import ContextMethod
+from formulations.instance.sizes import LatentAttentionSizes, MoeSizes, TransformerSizes
+from formulations.instance.targets import traits
+from formulations.instance.workload import VOCABULARY_MULTIPLE
 from formulations.space.launch import first_blocks
 from solver.export.job import Job, Piece
 from solver.export.launcher import expect, launcher_files
@@ -72,11 +77,12 @@ def parsed(text: str, pp: int, num_layers: int, num_mtp: int = 0) -> list[list[l
 
 
 #: By name; True: the flag alone; False or None: left out.
-Options = dict[str, bool | int | str | list[str] | None]
+Options = dict[str, bool | int | float | str | Sequence[object] | None]
 
 ARGUMENTS = "megatron_args.txt"
 GROUP_SIZE = "microbatch_group_size_per_virtual_pipeline_stage"
-USAGE = "pretrain_gpt.py [ARGUMENTS OF THE MODEL]"
+USAGE = "pretrain_gpt.py [ARGUMENTS]"
+START = "/path/to/Megatron-LM/pretrain_gpt.py"
 COMMAND = '"$1" "${plan[@]}" "${@:2}"'
 _ONE_QUEUE = """\
 export CUDA_DEVICE_MAX_CONNECTIONS="${CUDA_DEVICE_MAX_CONNECTIONS:-1}"
@@ -96,23 +102,37 @@ CONTEXT_METHODS: dict[ContextMethod, str] = {"ring": "p2p", "all_to_all": "a2a"}
 
 def files(job: Job) -> dict[str, str]:
     """All files of the export, by name."""
-    head = (
-        f"Megatron-LM arguments of {job.title}.",
-        "Add those of the model. The order of the hosts (hosts.txt) places the stages.",
-    )
     options = {**degrees(job), **batches(job, job.config.micro_batch), **strategies(job)}
-    launch = launcher_files(job, USAGE, COMMAND, setup(job, ARGUMENTS))
-    return {ARGUMENTS: argument_file(head, options), **launch}
+    return {
+        ARGUMENTS: argument_file(job, f"Megatron-LM arguments of {job.title}.", options),
+        **launcher_files(job, USAGE, COMMAND, setup(job, ARGUMENTS), start=START),
+    }
 
 
-def argument_file(head: Sequence[str], options: Mapping[str, object]) -> str:
-    """The text of a file: remarks, then arguments."""
-    lines = [f"# {line}" for line in head]
+def argument_file(job: Job, title: str, planned: Mapping[str, object]) -> str:
+    """The text of a file: what the plan decides, the model, what is the user's."""
+    places = "The order of the hosts (hosts.txt) places the stages."
+    sections = {
+        f"# {title}\n# {places}\n": planned,
+        "# The model.\n": model(job),
+        f"# Yours: {job.yours}. As it stands, the job trains on mock data.\n": USERS
+        | vocabulary(job),
+    }
+    return "".join(head + _lines(options) for head, options in sections.items() if options)
+
+
+def _lines(options: Mapping[str, object]) -> str:
+    """A flag a line; tuples are one value, and numbers of layers in a row are counted."""
+    lines = ""
     for name, value in options.items():
         if value is not None and value is not False:
             values = value if isinstance(value, list) else [] if value is True else [value]
-            lines.append(" ".join((f"--{name.replace('_', '-')}", *map(str, values))))
-    return "".join(f"{line}\n" for line in lines)
+            if isinstance(value, tuple):
+                runs = [(layer, len(list(run))) for layer, run in groupby(value)]
+                counted = "+".join(f"[{layer}]*{number}" for layer, number in runs)
+                values = [counted if name.endswith("_freq") else ",".join(map(str, value))]
+            lines += " ".join((f"--{name.replace('_', '-')}", *map(str, values))) + "\n"
+    return lines
 
 
 def read_arguments(text: str) -> dict[str, list[str]]:
@@ -162,6 +182,125 @@ def batches(job: Job, micro_batch: int) -> Options:
         "seq_length": workload.sequence_length,
         "micro_batch_size": micro_batch,
         "global_batch_size": workload.global_batch,
+    }
+
+
+#: What starts a job as it is; data and learning are the user's.
+USERS: Options = {
+    "mock_data": True,
+    "tokenizer_type": "NullTokenizer",
+    "split": "1,0,0",
+    "train_iters": 10,
+    "eval_iters": 0,
+    "lr": 1e-4,
+    "log_interval": 1,
+}
+
+
+def vocabulary(job: Job) -> Options:
+    """Of the tokenizer, which sets the rows of the matrices, padded as in plans."""
+    rows = job.instance.workload.layers[-1].vocabulary_rows
+    return {"vocab_size": rows, "make_vocab_size_divisible_by": VOCABULARY_MULTIPLE}
+
+
+def model(job: Job) -> Options:
+    """The model's own arguments, as far as it is known."""
+    sizes = job.instance.workload.sizes
+    if sizes is None:
+        return {}
+    grouped, biases = sizes.num_kv_heads != sizes.heads, traits(sizes)["biases"]
+    options: Options = {
+        "hidden_size": sizes.hidden_size,
+        "num_attention_heads": sizes.heads,
+        "kv_channels": None if sizes.latent_attention else sizes.width_per_head,
+        "group_query_attention": grouped,
+        "num_query_groups": sizes.num_kv_heads if grouped else None,
+        "ffn_hidden_size": sizes.dense_ffn_size,
+        "swiglu": sizes.gated_ffn and not sizes.attention_sinks,
+        "squared_relu": traits(sizes)["activation"] == "relu^2",
+        "normalization": {"layernorm": "LayerNorm", "rmsnorm": "RMSNorm"}[sizes.norm],
+        "norm_epsilon": sizes.norm_epsilon,
+        "qk_layernorm": sizes.qk_norms or sizes.latent_attention is not None,
+        "disable_bias_linear": biases in ("none", "qkv"),
+        "add_qkv_bias": biases == "qkv",
+        "untie_embeddings_and_output_weights": not sizes.tied_embeddings,
+        "max_position_embeddings": (
+            sizes.learned_positions or job.instance.workload.sequence_length
+        ),
+        **_rotary(sizes),
+    }
+    if not sizes.dropout:
+        options |= {"hidden_dropout": 0.0, "attention_dropout": 0.0}
+    if sizes.window:
+        options["window_size"] = (sizes.window.tokens - 1, 0)  # behind a token, and before it
+        covered = tuple(int(sizes.window.covers(block)) for block in range(sizes.layers))
+        options["window_attn_skip_freq"] = None if all(covered) else covered
+    if sizes.attention_sinks:  # gpt-oss, whose networks are gated so, too
+        options |= {
+            "softmax_type": "learnable",
+            "quick_geglu": True,
+            "glu_linear_offset": 1.0,
+            "activation_func_clamp_value": 7.0,
+        }
+    if sizes.latent_attention:
+        options |= _latent(sizes.latent_attention)
+    return options | (_experts(sizes, sizes.moe) if sizes.moe else {})
+
+
+def _rotary(sizes: TransformerSizes) -> Options:
+    """Positions, and how rotary ones are stretched."""
+    if not sizes.rotary_positions:
+        kind = "none" if sizes.learned_positions is None else "learned_absolute"
+        return {"position_embedding_type": kind}
+    stretched, base = traits(sizes)["rotary_scaling"], sizes.rotary_base
+    scaling: Mapping[str, Any] = sizes.rotary_scaling or {}
+    factor = scaling.get("factor")
+    options: Options = {
+        "position_embedding_type": "rope",
+        "rotary_base": None if base is None else round(base),
+        "rotary_percent": sizes.rotary_share,
+    }
+    if sizes.latent_attention:  # whose fused rotation is for YaRN alone
+        options |= {"rope_type": "rope", "no_rope_fusion": stretched != "yarn"}
+    if stretched == "linear":
+        options["rotary_seq_len_interpolation_factor"] = factor
+    elif stretched == "llama3":
+        options |= {"use_rope_scaling": True, "rope_scaling_factor": factor}
+    elif stretched == "yarn":
+        kind = "position_embedding_type" if sizes.latent_attention is None else "rope_type"
+        options |= {kind: "yarn", "rotary_scaling_factor": factor}
+        options["no_yarn_correction_range_round_to_int"] = scaling.get("truncate") is False
+        options |= {name: scaling.get(name) for name in ("mscale", "mscale_all_dim")}
+    return options
+
+
+def _latent(sizes: LatentAttentionSizes) -> Options:
+    return {
+        "multi_latent_attention": True,
+        "q_lora_rank": sizes.query_rank,
+        "kv_lora_rank": sizes.kv_rank,
+        "qk_head_dim": sizes.nope_head_dim,
+        "qk_pos_emb_head_dim": sizes.rope_head_dim,
+        "v_head_dim": sizes.value_head_dim,
+    }
+
+
+def _experts(sizes: TransformerSizes, moe: MoeSizes) -> Options:
+    dense, groups = moe.dense_first_layers, moe.groups or 1
+    return {
+        "num_experts": moe.experts,
+        "moe_router_topk": moe.experts_per_token,
+        "moe_ffn_hidden_size": moe.ffn_size,
+        "moe_shared_expert_intermediate_size": moe.shared_experts * moe.ffn_size or None,
+        "moe_layer_freq": (0,) * dense + (1,) * (sizes.layers - dense) if dense else None,
+        "moe_grouped_gemm": True,
+        "moe_router_score_function": moe.scores,
+        "moe_router_enable_expert_bias": moe.scores == "sigmoid",
+        # softmax over all experts, whose weights then do not sum to 1
+        "moe_router_pre_softmax": moe.scores == "softmax" and moe.normalized is False,
+        "moe_router_topk_scaling_factor": moe.scale if moe.scale != 1 else None,
+        "moe_router_num_groups": groups if groups > 1 else None,
+        "moe_router_group_topk": moe.groups_per_token if groups > 1 else None,
     }
 
 

@@ -1,14 +1,16 @@
-"""Megatron-Bridge: a function that puts the plan into a recipe's configuration.
+"""Megatron-Bridge: a module that trains, and a function that puts a plan into a configuration.
 
-The recipe brings model, data and optimizer; `apply` sets what the plan decides and checks that the
-model has as many layers as the plan was made for. At start `mixed_precision` overwrites formats in
-`model` and `ddp`, and `comm_overlap`, where there is one, what of `ddp` is overlapped
-(`runtime_config_update` of `training/config.py`), so `apply` sets both. It clears what excludes a
-layout, and gives the data the model's sequence length, without which `validate` ends the job.
+`config` there has the model; another recipe may bring it, data and optimizer. `apply` sets what the
+plan decides and checks that the model has as many layers as the plan was made for. At start
+`mixed_precision` overwrites formats in `model` and `ddp`, and `comm_overlap`, where there is one,
+what of `ddp` is overlapped (`runtime_config_update` of `training/config.py`), so `apply` sets both.
+It clears what excludes a layout, and gives the data the model's sequence length, without which
+`validate` ends the job.
 """
 
 from collections.abc import Mapping
 
+from formulations.instance.targets import PUBLISHED
 from solver.export.job import IMPORTABLE, Job, read_settings, template
 from solver.export.launcher import launcher_files
 from solver.export.megatron import (
@@ -16,11 +18,13 @@ from solver.export.megatron import (
     batches,
     check_options,
     degrees,
+    model,
     recomputation,
     strategies,
+    vocabulary,
 )
 
-RECIPE = "planned_recipe.py"
+RECIPE, TRAINING = "planned_recipe.py", "planned_training.py"
 _GROUP_SIZE = "microbatch_group_size_per_vp_stage"  #: a field of Megatron-Core's configuration
 
 #: Fields of MixedPrecisionConfig, and the format of weights and of what stages send.
@@ -53,8 +57,56 @@ def files(job: Job) -> dict[str, str]:
         overlap=", ".join(f"{n}={on}" for n, on in overlap.items()),
         lines="\n".join(lines + _MOMENTS * (workload.optimizer_state == "bf16")),
     )
+    fields = provided(job)
+    if fields:
+        module += template(TRAINING).format(
+            job=job,
+            kind="MLA" if "kv_lora_rank" in fields else "GPT",
+            fields="".join(f"        {name}={value!r},\n" for name, value in fields.items()),
+        )
     usage = "SCRIPT [ARGUMENTS]    (a script that trains with apply(RECIPE()))"
-    return {RECIPE: module, **launcher_files(job, usage, '"$@"', IMPORTABLE)}
+    return {
+        RECIPE: module,
+        **launcher_files(job, usage, '"$@"', IMPORTABLE, start=RECIPE * bool(fields)),
+    }
+
+
+#: Arguments of Megatron-LM that are called otherwise here; None: that need no field.
+_RENAMED = {
+    "norm_epsilon": "layernorm_epsilon",
+    "num_experts": "num_moe_experts",
+    "use_rope_scaling": "rope_scaling",
+    "rotary_seq_len_interpolation_factor": "seq_len_interpolation_factor",
+    **dict.fromkeys(("group_query_attention", "max_position_embeddings", "no_rope_fusion")),
+}
+#: Flags, and the fields that say the same.
+_FLAGS: dict[str, dict[str, object]] = {
+    "swiglu": {"gated_linear_unit": True, "activation_func": "silu"},
+    "quick_geglu": {"gated_linear_unit": True, "activation_func": "quick_gelu"},
+    "squared_relu": {"activation_func": "squared_relu"},
+    "disable_bias_linear": {"add_bias_linear": False},
+    "untie_embeddings_and_output_weights": {"share_embeddings_and_output_weights": False},
+    "no_yarn_correction_range_round_to_int": {"yarn_correction_range_round_to_int": False},
+}
+_YARN = ("rotary_scaling_factor", "mscale", "mscale_all_dim")  #: here with a prefix
+
+
+def provided(job: Job) -> dict[str, object]:
+    """Fields of the model's provider; empty where the model is the user's."""
+    fields: dict[str, object] = {}
+    for name, value in (model(job) and vocabulary(job) | model(job)).items():
+        known = _RENAMED.get(name, name)
+        if value is None or value is False or known is None:
+            continue
+        if name in _FLAGS:
+            fields |= _FLAGS[name]
+        else:
+            fields[known] = list(value) if isinstance(value, tuple) else value
+    if fields.get("position_embedding_type") == "yarn":
+        given = {name: fields.pop(name, None) for name in _YARN}
+        fields |= {f"yarn_{name}": value for name, value in given.items() if value is not None}
+        fields |= {f"yarn_{name}": value for name, value in PUBLISHED["yarn"].items()}
+    return fields
 
 
 #: Fields of `model` that a recipe may have set, and the plan does without.
@@ -78,7 +130,7 @@ def settings(job: Job) -> dict[str, object]:
     """Fields of the configuration: those of `model` are Megatron-LM's options."""
     config, hidden = job.config, strategies(job)
     sizes = batches(job, config.micro_batch)
-    model: dict[str, object] = {
+    of_model: dict[str, object] = {
         **_CLEARED,
         "expert_model_parallel_size": 1,
         "expert_tensor_parallel_size": job.tp,
@@ -92,12 +144,12 @@ def settings(job: Job) -> dict[str, object]:
     }
     if job.instance.workload.fused_cross_entropy:
         fused = ("cross_entropy_loss_fusion", "cross_entropy_fusion_impl")
-        model |= {name: hidden[name] for name in fused}
-    match model["cp_comm_type"]:
+        of_model |= {name: hidden[name] for name in fused}
+    match of_model["cp_comm_type"]:
         case [method]:  # of all layers
-            model["cp_comm_type"] = method
+            of_model["cp_comm_type"] = method
     return {
-        **{f"model.{name}": value for name, value in model.items()},
+        **{f"model.{name}": value for name, value in of_model.items()},
         "train.global_batch_size": sizes["global_batch_size"],
         "train.micro_batch_size": sizes["micro_batch_size"],
         "ddp.use_distributed_optimizer": config.zero > 0,

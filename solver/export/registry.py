@@ -7,7 +7,7 @@ from types import ModuleType
 from formulations.errors import PlanError
 from formulations.instance import Instance
 from formulations.plan import Plan
-from formulations.space.launch import Obstacle, obstacles
+from formulations.space.launch import Obstacle, model_obstacles, obstacles
 from solver.export import accelerate, deepspeed, flagscale, megatron, megatron_bridge, torchtitan
 from solver.export.job import Job, host_faults
 from solver.export.launcher import check_launcher
@@ -24,7 +24,11 @@ class Exporter:
 
     def faults(self, job: Job) -> list[Obstacle]:
         """What it cannot express."""
-        return [*obstacles(job.instance, job.plan, self.launcher), *host_faults(job)]
+        return [
+            *obstacles(job.instance, job.plan, self.launcher),
+            *model_obstacles(job.instance, self.launcher),
+            *host_faults(job),
+        ]
 
     def files(self, job: Job) -> dict[str, str]:
         """All files of the export, by name."""
@@ -48,14 +52,15 @@ EXPORTERS: dict[ExportTarget, Exporter] = {
 
 
 def exported(
-    instance: Instance, plan: Plan, target: ExportTarget, where: str
+    instance: Instance, plan: Plan, target: ExportTarget, where: str, own_model: bool = False
 ) -> tuple[dict[str, str], Callable[[Mapping[str, str]], None]]:
     """The files of a plan for a target, and the check to run on them when they are written.
 
     Raises PlanError, with what to change or who can, for a plan that the target cannot express;
-    `where` names the plan file in it.
+    `where` names the plan file in it. own_model: is the model the user's, and not written?
     """
     job, exporter = Job(instance.on(plan.config.nodes_used), plan), EXPORTERS[target]
+    job = job.with_own_model if own_model else job
     for fault in exporter.faults(job):
         able = [name for name, rival in EXPORTERS.items() if not rival.faults(job)]
         others = f", or --to {' or '.join(able)}" if able else ""

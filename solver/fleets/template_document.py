@@ -40,7 +40,7 @@ class TemplatesDocument(Record):
     of fewer nodes than n0, and nothing is said of other numbers of nodes.
     """
 
-    schema_version: Literal[4] = 4
+    schema_version: Literal[5] = 5
     instance: str
     faults: int
     split: NodeSplit

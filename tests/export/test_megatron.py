@@ -3,17 +3,38 @@
 import json
 import random
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from formulations.instance.catalogue import workload_catalogue
+from formulations.space.launch import model_obstacles
 from solver.export import megatron
 from solver.export.job import Piece
 from solver.export.megatron import parsed, written
+from solver.export.megatron_bridge import provided
 from tests.export.stored import JOBS, check_exports
+from tests.export_cases import UNEVEN, instance_of
+from tests.recorded import as_recorded, digest
 from tests.refusals import refusals
 
 test_files_are_as_stored = check_exports("megatron")
+
+
+def test_models_are_written_or_refused_as_recorded() -> None:
+    """Every published architecture: its arguments, and the fields of Megatron-Bridge's provider."""
+    figures: dict[str, object] = {}
+    for name in workload_catalogue():
+        instance = instance_of(f"catalogue: {name}, sequence_length: 512")
+        job = replace(UNEVEN, instance=UNEVEN.instance.but(workload=instance.workload))
+        refused = [
+            f"{fault.found}: {fault.change}" for fault in model_obstacles(instance, "megatron")
+        ]
+        written = [f"{option} {value}" for option, value in megatron.model(job).items() if value]
+        figures[name] = refused or written
+        figures[f"{name}: provider"] = digest({n: str(v) for n, v in provided(job).items()})
+    as_recorded("models", figures)
 
 
 @pytest.mark.parametrize(("name", "line"), [("uneven", False), ("tensor", True)])

@@ -17,7 +17,7 @@ from formulations.instance.load import parse_instance
 from formulations.instance.targets import TARGETS as LAUNCH_TARGETS
 from formulations.plan import Plan
 from formulations.space import PlanSpace, configs
-from formulations.space.launch import able, zero_choices
+from formulations.space.launch import able, model_obstacles, zero_choices
 from formulations.space.slots import runs_order
 from solver.evaluate.read import read_run
 from solver.export import accelerate, deepspeed, megatron
@@ -96,9 +96,11 @@ def instance_for(target: Launcher, seed: int) -> Instance:
 
 
 def exported(instance: Instance, plan: Plan, target: Launcher) -> dict[str, str]:
-    """The files of a plan that its target runs."""
+    """The files of a plan that its target runs, with the model if it builds such ones."""
     job, exporter = Job(instance, plan), EXPORTERS[target]
     assert target in able(instance, plan)
+    if model_obstacles(instance, target):
+        job = job.with_own_model
     assert [fault.found for fault in exporter.faults(job)] == []
     texts = exporter.files(job)
     exporter.check(job, texts)
