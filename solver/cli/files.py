@@ -2,7 +2,7 @@
 
 import os
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -94,15 +94,10 @@ def check_folder(path: Path) -> None:
         tempfile.TemporaryFile(dir=target.parent).close()  # the folder takes files
 
 
-def write_folder(
-    path: Path,
-    texts: Mapping[str, str],
-    check: Callable[[Mapping[str, str]], object] = lambda texts: None,
-) -> None:
-    """Writes files into a new folder, whole or not at all, and reads them back for `check`.
+def write_folder(path: Path, texts: Mapping[str, str]) -> None:
+    """Writes files into a new folder, whole or not at all.
 
-    A name may lie in a folder of its own, as 1/run.sh. Scripts can be run. What `check` raises
-    leaves nothing behind.
+    A name may lie in a folder of its own, as 1/run.sh. Scripts can be run.
     """
     target = _target(path)
     check_folder(path)
@@ -117,7 +112,6 @@ def write_folder(
             (folder / name).write_text(text, encoding="utf-8")
             if name.endswith(".sh"):
                 (folder / name).chmod(0o777 & ~_umask())
-        check({name: (folder / name).read_text(encoding="utf-8") for name in texts})
         folder.replace(target)
 
 

@@ -145,16 +145,15 @@ def export_command(
 ) -> None:
     """Write the files with which a framework launches PLAN, and what starts its processes.
 
-    What the framework cannot express is refused, with what to change or who can. The files are read
-    back and must sum to the plan: layers, ranks, micro-batches.
+    What the framework cannot express is refused, with what to change or who can.
     """
     from solver.export.registry import EXPORTERS, exported
     from solver.plan_figures import plan_of
 
     check_folder(out)
     document = checked_plan(plan)
-    texts, check = exported(document.instance, plan_of(document), to, str(plan), own_model)
-    write_folder(out, texts, check)
+    texts = exported(document.instance, plan_of(document), to, str(plan), own_model)
+    write_folder(out, texts)
     names = ", ".join(sorted(texts))
     say(f"{EXPORTERS[to].name}: wrote {names} to {out}; README.md says how to start it.")
 

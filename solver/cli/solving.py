@@ -204,8 +204,8 @@ def shortlist_command(
         best, plans = shortlist(problem, count, options, tell)
     refused: list[str] = []
     if out is not None and plans.listed:
-        texts, check, refused = jobs(problem, plans, to)
-        write_folder(out, texts, check)
+        texts, refused = jobs(problem, plans, to)
+        write_folder(out, texts)
     print_either(as_json, lambda: shortlist_json(plans), lambda: shortlist_text(best, plans))
     for line in refused:
         say(f"no job: {line}", err=True)

@@ -9,7 +9,7 @@ greedy; the expectation over drawn times). The first is the one of the lowest me
 that is picked is off by the same factors: then it hardly lowers (1), and unlike plans come first.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from itertools import product
 from math import exp, log, sqrt
@@ -145,18 +145,17 @@ class _Candidate:
 
 #: Of a shortlist's folder: what calibrate reads.
 MEASURED = "measured.csv"
-Check = Callable[[Mapping[str, str]], None]
 
 
 def jobs(
     instance: Instance, plans: Shortlist, to: ExportTarget | None
-) -> tuple[dict[str, str], Check, list[str]]:
-    """The files of a shortlist's folder, their check, and why plans have no job.
+) -> tuple[dict[str, str], list[str]]:
+    """The files of a shortlist's folder, and why plans have no job.
 
     plan-N.json, a job in the folder N, and a table for the measured seconds. to: None for the
     target of the instance, or the first one that can launch the plan where that is any.
     """
-    texts, refused, checks = dict[str, str](), list[str](), list[tuple[str, Check]]()
+    texts, refused = dict[str, str](), list[str]()
     rows = ["plan,seconds,memory\n"]
     for n, listed in enumerate(plans.listed, 1):
         name, target = f"plan-{n}.json", to or instance.search.target
@@ -166,20 +165,13 @@ def jobs(
         launchers = tuple(EXPORTERS) if target == "any" else (target,)
         for own_model, launcher in product((False, True), launchers):
             try:
-                files, check = exported(instance, listed.plan, launcher, name, own_model)
+                files = exported(instance, listed.plan, launcher, name, own_model)
             except PlanError as error:
                 errors.append(str(error))
                 continue
             texts |= {f"{n}/{file}": text for file, text in files.items()}
-            checks.append((f"{n}/", check))
             break
         else:
             refused.append(errors[0])
     texts[MEASURED] = "".join(rows)
-
-    def check_all(read: Mapping[str, str]) -> None:
-        for folder, check in checks:
-            names = (name for name in read if name.startswith(folder))
-            check({name.removeprefix(folder): read[name] for name in names})
-
-    return texts, check_all, refused
+    return texts, refused

@@ -3,12 +3,10 @@
 Ranks are as in the plan: tensor fastest, then data.
 """
 
-from collections.abc import Mapping
-from math import prod
 from typing import Any
 
-from solver.export.job import IMPORTABLE, Job, read_settings, template
-from solver.export.launcher import expect, launcher_files
+from solver.export.job import IMPORTABLE, Job, template
+from solver.export.launcher import launcher_files
 
 MODULE = "planned_accelerator.py"
 
@@ -45,12 +43,3 @@ def settings(job: Job) -> dict[str, Any]:
         "PRECISION": _PRECISIONS[job.instance.workload.precision],
         "RECOMPUTES": job.recompute_way == "full",
     }
-
-
-def check(job: Job, texts: Mapping[str, str]) -> None:
-    """Raises PlannerError unless the module, read back, says what the plan does."""
-    told: dict[str, Any] = read_settings(texts[MODULE])
-    for name, planned in settings(job).items():
-        expect(name, told.get(name), planned)
-    expect("processes", prod(told["SIZES"].values()) if told["SIZES"] else job.world, job.world)
-    expect("sequences of a step", told["GLOBAL_BATCH"], job.sequences)

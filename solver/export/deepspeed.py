@@ -5,11 +5,10 @@ Ranks are as in the plan: `PipeDataParallelTopology`.
 """
 
 import json
-from collections.abc import Mapping
 
 from formulations.instance.targets import mixed_gradients
-from solver.export.job import IMPORTABLE, Job, read_settings, template
-from solver.export.launcher import expect, launcher_files
+from solver.export.job import IMPORTABLE, Job, template
+from solver.export.launcher import launcher_files
 
 CONFIG, MODULE = "ds_config.json", "planned_pipeline.py"
 
@@ -46,17 +45,3 @@ def files(job: Job) -> dict[str, str]:
 def _parts(job: Job) -> list[int]:
     """First layer of each stage, and the number of layers."""
     return [0, *(stage.layers[1] for stage in job.plan.replicas[0].stages)]
-
-
-def check(job: Job, texts: Mapping[str, str]) -> None:
-    """Raises PlannerError unless the files, read back, say what the plan does."""
-    told = json.loads(texts[CONFIG])
-    micro, steps = told["train_micro_batch_size_per_gpu"], told["gradient_accumulation_steps"]
-    expect("micro-batches per replica", steps, job.micro_batches)
-    expect("global batch", micro * steps * job.config.dp, told["train_batch_size"])
-    expect("tensor degree", told.get("tensor_parallel", {"autotp_size": 1})["autotp_size"], job.tp)
-    if job.config.pp > 1:
-        module = read_settings(texts[MODULE])
-        expect("parts", module["PARTS"], _parts(job))
-        grid = module["STAGES"], module["REPLICAS"]
-        expect("stages x replicas", grid, (job.config.pp, job.config.dp))

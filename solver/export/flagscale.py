@@ -7,18 +7,16 @@ plan's order as it is, and are all the same word elsewhere. The rules that end a
 (`parallel_context.py`, `arguments_fs.py`) are asserted on what was written.
 """
 
-from collections.abc import Mapping
-from itertools import accumulate, groupby, product
+from itertools import groupby
 from typing import NamedTuple
 
 from solver.export.job import Job
-from solver.export.launcher import expect, launcher_files
+from solver.export.launcher import launcher_files
 from solver.export.megatron import (
     COMMAND,
     USAGE,
     argument_file,
     batches,
-    read_arguments,
     recomputation,
     setup,
     strategies,
@@ -105,53 +103,3 @@ def files(job: Job) -> dict[str, str]:
         ARGUMENTS: argument_file(job, title, options),
         **launcher_files(job, USAGE, command, setup(job, ARGUMENTS), exports, START),
     }
-
-
-def check(job: Job, texts: Mapping[str, str]) -> None:
-    """Raises PlannerError unless the arguments say what the plan does, and the job would start."""
-    told, config = read_arguments(texts[ARGUMENTS]), job.config
-    expect("layers", told["num_layers"], [str(job.num_blocks)])
-    micro, total = (int(told[f"{name}_batch_size"][0]) for name in ("micro", "global"))
-    flat = list(map(int, told["hetero_process_meshes"]))
-    sizes = [tuple(flat[i : i + 5]) for i in range(0, len(flat), 5)]
-    first, last = sizes[0], sizes[-1]
-    split = list(map(int, told["hetero_pipeline_layer_split"]))
-    expect("blocks per stage", split, [len(piece.blocks) for piece in job.pieces])
-
-    # what the runtime asserts before the first step
-    expect("sequences of the first mesh", micro * meshes(job)[0].dp, config.micro_batch * config.dp)
-    expect("micro-batches", divmod(total, micro * meshes(job)[0].dp), (job.micro_batches, 0))
-    types = told["hetero_device_types"]
-    expect("device types per mesh", len(types), len(sizes))
-    planned = [str(config.etp)] * len(sizes) if config.etp else None
-    expect("expert tensor parallelism per mesh", told.get(_EXPERT_TP), planned)
-    expect("cp and ep of the meshes", {size[1:3] for size in sizes}, {(1, config.ep)})
-    expect("mesh batches", {first[3] * micro % size[3] for size in sizes}, {0})
-    if job.instance.workload.tied_embeddings:
-        expect("tp of the last mesh, for tied embeddings", last[0], first[0])
-    alike = len({size[0] for size in sizes}) == 1
-    expect("sequence parallel", alike or "sequence_parallel" in told, True)
-    if "use_distributed_optimizer" in told:
-        few, many = sorted((first[3], last[3]))
-        expect("first and last dp", many % few, 0)
-
-    # mesh by mesh, tensor fastest, then data, then stages: places and device types of the ranks
-    before = [0, *accumulate(size[4] for size in sizes)]
-    places = [
-        ((tensor, data, stages + k), name)
-        for stages, (tp, _, _, dp, pp), name in zip(before, sizes, types, strict=False)
-        for k, data, tensor in product(range(pp), range(dp), range(tp))
-    ]
-    expect("places of the ranks", [at for at, _ in places], [rank[4:] for rank in job.ranks])
-    of_stage = _device_types(job)
-    named = [of_stage[rank.stage] for rank in job.ranks]
-    expect("device types of the ranks", [name for _, name in places], named)
-    order = [types.index(name) for _, name in places]
-    expect("order of the ranks by device type", order, sorted(order))
-
-    # each stage's number of blocks, for as many micro-batches as there are
-    rows = told.get(_PER_STAGE.format("num_layers"))
-    if rows is not None:
-        recomputed = [tuple(map(int, row.strip("[]").split(","))) for row in rows]
-        blocks = [(1, job.micro_batches, stage.blocks) for stage in job.recomputed]
-        expect("recomputed blocks per stage", recomputed, blocks)

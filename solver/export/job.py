@@ -9,7 +9,6 @@ DeepSpeed count the same way, FlagScale in a mesh.
 import ast
 import re
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from importlib import resources
@@ -226,15 +225,6 @@ def template(file: str) -> str:
     """The text of an exported file, in which braces stand for what a plan decides."""
     path = resources.files("solver.export").joinpath("templates", f"{file}.txt")
     return path.read_text(encoding="utf-8")
-
-
-def read_settings(text: str) -> dict[str, object]:
-    """Literals that a module assigns, by name, without running it; what is computed is left out."""
-    settings: dict[str, object] = {}
-    for name, value, _ in assignments(text):
-        with suppress(ValueError):
-            settings[name] = ast.literal_eval(value)
-    return settings
 
 
 def assignments(text: str) -> Iterator[tuple[str, ast.expr, int]]:

@@ -6,13 +6,10 @@ Rendezvous is static: `--node-rank` in plan order is what places the stages, and
 
 import csv
 import io
-import re
 import shlex
 from collections.abc import Mapping
-from itertools import chain
 
-from formulations.errors import PlannerError
-from solver.export.job import Job, Rank, host_names, places_of, template, word
+from solver.export.job import Job, Rank, template, word
 
 README, TORCHRUN, SLURM = "README.md", "torchrun.sh", "slurm.sh"
 RANKS, HOSTS = "ranks.csv", "hosts.txt"
@@ -25,13 +22,6 @@ _CASE = """\
     export CUDA_VISIBLE_DEVICES={gpus}{more}
     torchrun --nnodes {nnodes} --node-rank {place} --nproc-per-node {nproc} \
 --master-addr "$master" --master-port "$port" {command} ;;"""
-
-#: Patterns of a host, its GPUs, number of nodes, node rank, number of processes.
-_CASE_READ = re.compile(
-    r"^  (\S+)\|(\d+)\) .*\n    export CUDA_VISIBLE_DEVICES=([\d,]+).*\n    torchrun"
-    r" --nnodes (\d+) --node-rank (\d+) --nproc-per-node (\d+) ",
-    re.MULTILINE,
-)
 
 
 def launcher_files(
@@ -80,32 +70,3 @@ def launcher_files(
         HOSTS: names,
         RANKS: table.getvalue(),
     }
-
-
-def check_launcher(job: Job, texts: Mapping[str, str]) -> None:
-    """Raises PlannerError unless what was written starts the plan's processes, all of them."""
-    rows = list(csv.reader(io.StringIO(texts[RANKS])))[1:]
-    expect("ranks.csv: ranks", rows, [[*map(str, rank)] for rank in job.ranks])
-    cluster = job.instance.cluster
-    machines = host_names(cluster)
-    names = [name for node in job.plan.node_order for name in machines[node]]
-    expect("hosts.txt: hosts", texts[HOSTS].splitlines(), names)
-    gpus: dict[str, set[int]] = {name: set() for name in names}
-    for stage in chain.from_iterable(replica.stages for replica in job.plan.replicas):
-        for name, gpu in places_of(cluster, machines, stage.group):
-            gpus[name].add(gpu)
-    cases = _CASE_READ.findall(texts[TORCHRUN])
-    expect("torchrun.sh: number of hosts", len(cases), len(names))
-    for place, name in enumerate(names):
-        visible = ",".join(map(str, sorted(gpus[name])))
-        planned = visible, *map(str, (len(names), place, len(gpus[name])))
-        for argument in (name, str(place)):
-            # bash takes the first pattern that matches
-            case = next((case[2:] for case in cases if argument in case[:2]), None)
-            expect(f"torchrun.sh: GPUs, nodes, rank and processes of {argument}", case, planned)
-
-
-def expect(what: str, found: object, planned: object) -> None:
-    """Raises PlannerError where a file, read back, does not say what the plan does."""
-    if found != planned:
-        raise PlannerError(f"export failed: {what} read back as {found}, the plan has {planned}")

@@ -23,7 +23,7 @@ from formulations.instance.targets import traits
 from formulations.instance.workload import VOCABULARY_MULTIPLE
 from formulations.space.launch import first_blocks
 from solver.export.job import Job, Piece
-from solver.export.launcher import expect, launcher_files
+from solver.export.launcher import launcher_files
 
 #: Letters of the grammar, with Megatron-LM's names.
 LAYERS = {"E": "embedding", "t": "decoder", "m": "mtp", "L": "loss"}
@@ -133,12 +133,6 @@ def _lines(options: Mapping[str, object]) -> str:
                 values = [counted if name.endswith("_freq") else ",".join(map(str, value))]
             lines += " ".join((f"--{name.replace('_', '-')}", *map(str, values))) + "\n"
     return lines
-
-
-def read_arguments(text: str) -> dict[str, list[str]]:
-    """Options of an argument file, by name, with their values; remarks are left out."""
-    lines = [line.split() for line in text.splitlines() if line and not line.startswith("#")]
-    return {words[0][2:].replace("-", "_"): words[1:] for words in lines}
 
 
 def setup(job: Job, arguments: str) -> str:
@@ -349,32 +343,3 @@ def recomputation(job: Job) -> Options:
         "recompute_method": "uniform" if all_blocks else "block",
         "recompute_num_layers": 1 if all_blocks else number,
     }
-
-
-def check(job: Job, texts: Mapping[str, str]) -> None:
-    """Raises PlannerError unless the arguments, read back, say what the plan does."""
-    options = read_arguments(texts[ARGUMENTS])
-    check_options(job, {name: values[0] for name, values in options.items() if values})
-
-
-def check_options(job: Job, options: Mapping[str, str]) -> None:
-    """Raises PlannerError unless options sum to the plan; its layout is read as Megatron-LM does.
-
-    Micro-batches of a replica result from the batches.
-    """
-    names = "tensor_model_parallel", "pipeline_model_parallel", "context_parallel"
-    tp, pp, cp = (int(options[f"{name}_size"]) for name in names)
-    dp, num_mtp = job.world // (tp * pp * cp), job.instance.workload.mtp_layers
-    expect("degrees", (tp, dp, pp), (job.tp, job.config.dp, job.config.pp))
-    expect("layers", int(options["num_layers"]), job.num_blocks)
-    group = job.config.microbatch_group
-    expect("micro-batches of a group", options.get(GROUP_SIZE, "None"), str(group))
-    micro, total = (int(options[f"{name}_batch_size"]) for name in ("micro", "global"))
-    expect("micro-batches per replica", divmod(total, micro * dp), (job.micro_batches, 0))
-    if len(job.pieces) > 1:
-        layout = options["pipeline_model_parallel_layout"]
-        stages = parsed(layout, pp, job.num_blocks, num_mtp)
-        for i, piece in enumerate(job.pieces):
-            planned = ["embedding"] * piece.embedding + ["decoder"] * len(piece.blocks)
-            planned += (["mtp"] * num_mtp + ["loss"]) * piece.head
-            expect(f"piece {i} of the layout", stages[i % pp][i // pp], planned)

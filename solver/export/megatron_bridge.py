@@ -8,15 +8,12 @@ It clears what excludes a layout, and gives the data the model's sequence length
 `validate` ends the job.
 """
 
-from collections.abc import Mapping
-
 from formulations.instance.targets import PUBLISHED
-from solver.export.job import IMPORTABLE, Job, read_settings, template
+from solver.export.job import IMPORTABLE, Job, template
 from solver.export.launcher import launcher_files
 from solver.export.megatron import (
     GROUP_SIZE,
     batches,
-    check_options,
     degrees,
     model,
     recomputation,
@@ -160,11 +157,3 @@ def settings(job: Job) -> dict[str, object]:
         "optimizer.use_distributed_optimizer": config.zero > 0,
         "dist.use_tp_pp_dp_mapping": False,
     }
-
-
-def check(job: Job, texts: Mapping[str, str]) -> None:
-    """Raises PlannerError unless the recipe, read back, says what the plan does."""
-    told = read_settings(texts[RECIPE])
-    fields = {name.rpartition(".")[2]: str(value) for name, value in told.items()}
-    renamed = {"num_layers": fields["LAYERS"], GROUP_SIZE: fields[_GROUP_SIZE]}
-    check_options(job, fields | renamed)

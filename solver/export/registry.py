@@ -1,8 +1,7 @@
 """All launch targets of `export`, and the way from a plan to their files."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from types import ModuleType
 
 from formulations.errors import PlanError
 from formulations.instance import Instance
@@ -10,17 +9,16 @@ from formulations.plan import Plan
 from formulations.space.launch import Obstacle, model_obstacles, obstacles
 from solver.export import accelerate, deepspeed, flagscale, megatron, megatron_bridge, torchtitan
 from solver.export.job import Job, host_faults
-from solver.export.launcher import check_launcher
 from solver.options import ExportTarget
 
 
 @dataclass(frozen=True)
 class Exporter:
-    """What writes files for a framework; launcher: whose rules say what it can express."""
+    """A framework; launcher: whose rules say what it can express, files: by name, of a job."""
 
     name: str
     launcher: str
-    module: ModuleType
+    files: Callable[[Job], dict[str, str]]
 
     def faults(self, job: Job) -> list[Obstacle]:
         """What it cannot express."""
@@ -30,31 +28,21 @@ class Exporter:
             *host_faults(job),
         ]
 
-    def files(self, job: Job) -> dict[str, str]:
-        """All files of the export, by name."""
-        texts: dict[str, str] = self.module.files(job)
-        return texts
-
-    def check(self, job: Job, texts: Mapping[str, str]) -> None:
-        """Raises PlannerError unless the files, read back, say what the plan does."""
-        check_launcher(job, texts)
-        self.module.check(job, texts)
-
 
 EXPORTERS: dict[ExportTarget, Exporter] = {
-    "megatron": Exporter("Megatron-LM", "megatron", megatron),
-    "megatron-bridge": Exporter("Megatron-Bridge", "megatron", megatron_bridge),
-    "flagscale": Exporter("FlagScale", "flagscale", flagscale),
-    "torchtitan": Exporter("torchtitan", "torchtitan", torchtitan),
-    "deepspeed": Exporter("DeepSpeed", "deepspeed", deepspeed),
-    "accelerate": Exporter("Accelerate", "accelerate", accelerate),
+    "megatron": Exporter("Megatron-LM", "megatron", megatron.files),
+    "megatron-bridge": Exporter("Megatron-Bridge", "megatron", megatron_bridge.files),
+    "flagscale": Exporter("FlagScale", "flagscale", flagscale.files),
+    "torchtitan": Exporter("torchtitan", "torchtitan", torchtitan.files),
+    "deepspeed": Exporter("DeepSpeed", "deepspeed", deepspeed.files),
+    "accelerate": Exporter("Accelerate", "accelerate", accelerate.files),
 }
 
 
 def exported(
     instance: Instance, plan: Plan, target: ExportTarget, where: str, own_model: bool = False
-) -> tuple[dict[str, str], Callable[[Mapping[str, str]], None]]:
-    """The files of a plan for a target, and the check to run on them when they are written.
+) -> dict[str, str]:
+    """The files of a plan for a target.
 
     Raises PlanError, with what to change or who can, for a plan that the target cannot express;
     `where` names the plan file in it. own_model: is the model the user's, and not written?
@@ -65,4 +53,4 @@ def exported(
         able = [name for name, rival in EXPORTERS.items() if not rival.faults(job)]
         others = f", or --to {' or '.join(able)}" if able else ""
         raise PlanError(where, fault.found, f"{fault.change}{others}")
-    return exporter.files(job), lambda texts: exporter.check(job, texts)
+    return exporter.files(job)

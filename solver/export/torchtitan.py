@@ -11,15 +11,14 @@ of groups.
 
 import csv
 import io
-from collections.abc import Mapping
 from enum import StrEnum
 
 from formulations.instance.search import ScheduleName
 from formulations.instance.workload import Recompute
 from formulations.schedules.operations import Kind
 from formulations.schedules.registry import SCHEDULES, device_order
-from solver.export.job import IMPORTABLE, Job, Piece, read_settings, template
-from solver.export.launcher import expect, launcher_files
+from solver.export.job import IMPORTABLE, Job, Piece, template
+from solver.export.launcher import launcher_files
 
 #: Its activation checkpointing for each way to recompute.
 POLICIES: dict[Recompute, str] = {"none": "", "per_op": "SelectiveAC", "full": "FullAC"}
@@ -118,15 +117,3 @@ def schedule_rows(name: ScheduleName, pp: int, vpp: int, micro_batches: int) -> 
         ]
         for k in range(pp)
     ]
-
-
-def check(job: Job, texts: Mapping[str, str]) -> None:
-    """Raises PlannerError unless the files, read back, say what the plan does."""
-    config, told = job.config, read_settings(texts[MODULE])
-    for name, planned in (("LAYERS", job.num_blocks), *settings(job).items()):
-        expect(name, told.get(name), planned)
-    expect("sequences of a step", told[Field.GLOBAL], job.sequences)
-    if config.pp > 1:
-        rows = list(csv.reader(io.StringIO(texts[SCHEDULE])))
-        operations = schedule_rows(config.schedule, config.pp, config.vpp, job.micro_batches)
-        expect("operations", rows, operations)

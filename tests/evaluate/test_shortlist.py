@@ -9,9 +9,11 @@ from formulations.instance.load import load_instance
 from solver.comparison import Shortlist
 from solver.document import PlanDocument
 from solver.evaluate.shortlist import MEASURED, drawn_times, jobs, picked, shortlist
+from solver.export.job import Job
 from solver.options import SolveOptions
 from solver.plan_figures import plan_of
 from tests.conftest import ROOT
+from tests.export.read_back import check_files
 from tests.recorded import as_recorded
 
 HOMO_SMALL = ROOT / "instances" / "homo_small.yaml"
@@ -69,13 +71,13 @@ def test_shortlists_are_recorded() -> None:
 
 def test_every_plan_gets_a_job_that_reads_back() -> None:
     plans, instance = _listed(2), load_instance(HOMO_SMALL)
-    texts, check, refused = jobs(instance, plans, "megatron")
+    texts, refused = jobs(instance, plans, "megatron")
     assert not refused
-    check(texts)
     for n, listed in enumerate(plans.listed, 1):
         document = PlanDocument.model_validate_json(texts[f"plan-{n}.json"])
         assert plan_of(document) == listed.plan
-        assert f"{n}/megatron_args.txt" in texts
+        files = {file.removeprefix(f"{n}/"): text for file, text in texts.items()}
+        check_files("megatron", Job(document.instance, listed.plan), files)
     rows = list(csv.DictReader(texts[MEASURED].splitlines()))
     assert [row["plan"] for row in rows] == ["plan-1.json", "plan-2.json"]
 
@@ -84,6 +86,6 @@ def test_what_a_target_cannot_express_has_no_job() -> None:
     """Pipelines are not Accelerate's; the plan file stays."""
     instance = load_instance(HOMO_SMALL).but(search={"pipeline_parallel": (4,)})
     plans = shortlist(instance, 1, SolveOptions(gap=0.001))[1]
-    texts, _, refused = jobs(instance, plans, "accelerate")
+    texts, refused = jobs(instance, plans, "accelerate")
     assert texts.keys() == {"plan-1.json", MEASURED}
     assert refused[0].startswith("plan-1.json: ")

@@ -1,24 +1,23 @@
-"""Exports of hand-made plans as they are stored in tests/data/exported, and their broken twins.
+"""Exports of hand-made plans as they are stored in tests/data/exported.
 
 Scripts for Slurm and lists of hosts, which are the same for all targets, for Megatron-LM alone.
 
-`python -m tests.export.stored` writes them anew. changes.txt has a broken twin a line: target and
-plan, file, what is changed into what, and the begin of what the check says of it.
+`python -m tests.export.stored` writes them anew.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from formulations.errors import PlannerError
 from formulations.plan import Degrees, Group
 from solver.export.job import Job
 from solver.export.launcher import HOSTS, SLURM
 from solver.export.registry import EXPORTERS
 from solver.options import ExportTarget
 from tests.conftest import ROOT
+from tests.export.read_back import check_files
 from tests.export_cases import (
     CHUNKS,
     GROUPED,
@@ -122,7 +121,7 @@ def export(target: ExportTarget, name: str) -> str:
     exporter, job = EXPORTERS[target], JOBS[name]
     assert [fault.found for fault in exporter.faults(job)] == []
     texts = exporter.files(job)
-    exporter.check(job, texts)
+    check_files(target, job, texts)
     for file, text in texts.items():
         if file.endswith(".py"):
             compile(text, file, "exec")
@@ -131,27 +130,13 @@ def export(target: ExportTarget, name: str) -> str:
 
 
 def check_exports(target: ExportTarget) -> Callable[[str], None]:
-    """A test of every stored export of a target, and that its check sees the broken twins."""
+    """A test of every stored export of a target."""
 
     def test(name: str) -> None:
         assert export(target, name) == (FOLDER / f"{name}.{target}.txt").read_text("utf-8")
-        exporter, job = EXPORTERS[target], JOBS[name]
-        for file, old, new, said in broken_twins(target, name):
-            texts = exporter.files(job)
-            assert texts[file].count(old) == 1, old
-            with pytest.raises(PlannerError, match=f"^export failed: {said}.* read back as "):
-                exporter.check(job, texts | {file: texts[file].replace(old, new)})
 
     marked: Callable[[str], None] = pytest.mark.parametrize("name", STORED[target].split())(test)
     return marked
-
-
-def broken_twins(target: ExportTarget, name: str) -> Iterator[list[str]]:
-    """File, old text, new text, begin of the message."""
-    for line in (FOLDER / "changes.txt").read_text(encoding="utf-8").splitlines():
-        where, *change = line.split(" # ")
-        if where == f"{target} {name}":
-            yield [text.replace("\\n", "\n") for text in change]
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ from formulations.plan import Degrees
 from formulations.space.launch import able
 from solver.export.job import Job
 from solver.export.registry import EXPORTERS, exported
+from tests.export.read_back import check_files
 from tests.export.stored import JOBS
 from tests.export_cases import (
     ONE_STAGE,
@@ -64,8 +65,8 @@ def test_who_takes_which_plan_is_recorded() -> None:
     for name, job in (JOBS | MORE).items():
         for target, exporter in EXPORTERS.items():
             try:
-                texts, check = exported(job.instance, job.plan, target, "plan.json")
-                check(texts)
+                texts = exported(job.instance, job.plan, target, "plan.json")
+                check_files(target, job, texts)
                 figures[f"{name}: {target}"] = f"{len(texts)} files"
             except PlanError as error:
                 figures[f"{name}: {target}"] = str(error)
@@ -82,6 +83,6 @@ def test_any_plan_is_exported_whole_or_refused(seed: int) -> None:
         launchers = able(result.instance, result.plan)
         for name, exporter in EXPORTERS.items():
             if not exporter.faults(job):
-                exporter.check(job, exporter.files(job))
+                check_files(name, job, exporter.files(job))
             if name in ("megatron", "flagscale", "torchtitan") and name not in launchers:
                 assert exporter.faults(job)

@@ -33,6 +33,7 @@ from solver.simulate import step_time_ns
 from solver.verify import verify_document
 from tests import brute_force, stage_degrees
 from tests.best_plans import check_claims
+from tests.export.read_back import check_files
 from tests.graph.drawn import NO_CUTOFF, Questions, drawn_tables, uneven_tables
 from tests.hand_made import document_of, result_of
 from tests.loop_checks import judge, solve_config
@@ -153,7 +154,7 @@ def test_bug_rules_of_the_outer_stages_were_asked_of_all_groups() -> None:
     # 4 micro-batches: all passes of the stage with the head, 5 ms a layer, and the way there
     assert 110 <= (result.step_time_ns or 0) / 1e6 < 111
     job = Job(instance, result.plan)
-    EXPORTERS["flagscale"].check(job, EXPORTERS["flagscale"].files(job))
+    check_files("flagscale", job, flagscale.files(job))
     tables = build_tables(instance, result.plan.config)
     swapped = Decisions((0, 0, 1), (0, 2, 3, 5), (4,)).plan(tables)
     problems = verify_document(document_of(result_of(instance, swapped))).problems
@@ -204,4 +205,4 @@ def test_search_equals_brute_force(seed: int, make: Callable[[int], Instance]) -
         if make is stage_degrees.meshed_instance:  # each mesh is a run of ranks
             job = Job(instance, found.plan)
             assert not list(EXPORTERS["flagscale"].faults(job)), (seed, config)
-            flagscale.check(job, flagscale.files(job))
+            check_files("flagscale", job, flagscale.files(job))

@@ -21,7 +21,7 @@ from formulations.space.launch import able, model_obstacles, zero_choices
 from formulations.space.slots import runs_order
 from solver.evaluate.read import read_run
 from solver.export import accelerate, deepspeed, megatron
-from solver.export.job import Job, read_settings
+from solver.export.job import Job
 from solver.export.registry import EXPORTERS
 from solver.options import SolveOptions
 from solver.result import Status
@@ -29,6 +29,7 @@ from solver.search.driver import solve
 from solver.simulate import step_time_ns
 from tests.best_plans import check_verified
 from tests.conftest import text_of
+from tests.export.read_back import check_files, settings
 from tests.hand_made import uniform_plans
 from tests.oracles import launch
 from tests.oracles.launch import held_twice
@@ -103,7 +104,7 @@ def exported(instance: Instance, plan: Plan, target: Launcher) -> dict[str, str]
         job = job.with_own_model
     assert [fault.found for fault in exporter.faults(job)] == []
     texts = exporter.files(job)
-    exporter.check(job, texts)
+    check_files(target, job, texts)
     return texts
 
 
@@ -172,16 +173,16 @@ def test_every_framework_is_told_what_gpus_split(seed: int) -> None:
     for plan in islice(uniform_plans(instance), 20):
         job = Job(instance, plan)
         splits = plan.config.zero if held_twice(plan.config) else 0
-        for exporter in EXPORTERS.values():
+        for target, exporter in EXPORTERS.items():
             if exporter.faults(job):
                 continue
             texts = exporter.files(job)
-            exporter.check(job, texts)
+            check_files(target, job, texts)
             if deepspeed.CONFIG in texts:
                 told = json.loads(texts[deepspeed.CONFIG])["zero_optimization"]["stage"]
                 assert told == splits or (told == 1 and not held_twice(plan.config))
             if accelerate.MODULE in texts:
-                sharding = read_settings(texts[accelerate.MODULE])["SHARDING"]
+                sharding = settings(texts[accelerate.MODULE])["SHARDING"]
                 assert (sharding is not None) == (splits > 0)
 
 
