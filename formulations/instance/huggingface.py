@@ -28,12 +28,8 @@ from pydantic import ValidationError
 from formulations.errors import InstanceError
 from formulations.instance.documents import resource
 from formulations.instance.record import Record, shown
-from formulations.instance.sizes import (
-    LatentAttentionSizes,
-    MoeSizes,
-    TransformerSizes,
-    WindowSizes,
-)
+from formulations.instance.sizes import TransformerSizes
+from formulations.instance.validation import found_and_allowed
 
 
 @dataclass(frozen=True)
@@ -92,22 +88,11 @@ class ConfigReader:
         """The error to raise for the key."""
         return InstanceError(f"{self.where} {key}", repr(self.value(key)), allowed)
 
-    def integer(self, key: str, least: int = 1) -> int:
+    def integer(self, key: str, least: int) -> int:
         """A whole number."""
         value = self.value(key)
         if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= _MOST:
             raise self.refuse(key, f"a whole number from {least} to {_MOST}")
-        return value
-
-    def optional(self, key: str) -> int | None:
-        """A whole number, or None."""
-        return None if self.value(key) is None else self.integer(key)
-
-    def number(self, key: str) -> float | None:
-        """A number, or None."""
-        value = self.value(key)
-        if isinstance(value, bool) or not isinstance(value, int | float | None):
-            raise self.refuse(key, "a number")
         return value
 
     def rotary(self) -> dict[str, object]:
@@ -120,29 +105,19 @@ class ConfigReader:
             stated |= value or {}
         return {"rope_type": stated.pop("type", "default")} | stated
 
-    def flag(self, key: str) -> bool:
-        """True or false."""
-        value = self.value(key)
-        if not isinstance(value, bool):
-            raise self.refuse(key, "true or false")
-        return value
-
     def dropout(self, keys: list[str]) -> bool:
         """Whether any of the rates is above 0; all of them are checked."""
-        rates = []
         for key in keys:
             rate = self.value(key)
             if isinstance(rate, bool) or not isinstance(rate, int | float) or not 0 <= rate < 1:
                 raise self.refuse(key, "a number from 0 to below 1")
-            rates.append(rate)
-        return max(rates) > 0
+        return any(map(self.value, keys))
 
-    def window(self) -> WindowSizes | None:
-        """The sliding window, and the blocks that have it; None for them: all."""
-        tokens = self.optional("sliding_window")
-        if "use_sliding_window" in self.type.defaults and not self.flag("use_sliding_window"):
+    def window(self, count: int) -> dict[str, object] | None:
+        """The sliding window, and which of so many blocks have it; None for them: all."""
+        tokens = self.value("sliding_window")
+        if "use_sliding_window" in self.type.defaults and not self.value("use_sliding_window"):
             tokens = None
-        count = self.integer("num_hidden_layers")
         blocks: list[int] | None = None
         match self.model_type:  # where `layer_types` says nothing
             case "qwen2" | "qwen3":  # all but the first
@@ -150,7 +125,7 @@ class ConfigReader:
             case "gpt_oss" | "gemma2":  # every second, from the first on
                 blocks = [*range(0, count, 2)]
             case "gemma3_text":  # all but every sixth
-                period = self.integer("sliding_window_pattern")
+                period = self.integer("sliding_window_pattern", least=1)
                 blocks = [block for block in range(count) if (block + 1) % period]
         if blocks is not None and (kinds := self.value("layer_types")) is not None:
             allowed = _ATTENTION_KINDS if tokens else _ATTENTION_KINDS[:1]
@@ -158,7 +133,7 @@ class ConfigReader:
             if not isinstance(kinds, list) or not fits or any(k not in allowed for k in kinds):
                 raise self.refuse("layer_types", f"a list of {count}, each {' or '.join(allowed)}")
             blocks = [i for i, kind in enumerate(kinds) if kind == "sliding_attention"]
-        return None if tokens is None or blocks == [] else WindowSizes(tokens=tokens, layers=blocks)
+        return None if tokens is None or blocks == [] else {"tokens": tokens, "layers": blocks}
 
 
 def sizes_from_config(config: Mapping[str, object], where: str) -> TransformerSizes:
@@ -187,67 +162,62 @@ def sizes_from_config(config: Mapping[str, object], where: str) -> TransformerSi
     for key, values in table.only.items():  # variants whose costs are not known
         if reader.value(key) not in values:
             raise reader.refuse(key, " or ".join(map(repr, values)))
+    stated = _values(reader, table.sizes) | {"model_type": reader.model_type}
+    if reader.model_type == "bert":
+        # A masked language model has no pooler; without a name it is the base model.
+        stated["pooler"] = architecture != "BertForMaskedLM"
+        stated["published_head"] = architecture not in (None, "BertModel")
+    if reader.model_type == "t5":
+        activation = str(stated["activation"])
+        stated["gated_ffn"] = activation.startswith("gated-")
+        stated["activation"] = activation.removeprefix("gated-")
+        stated["decoder_layers"] = stated["decoder_layers"] or stated["layers"]
+    sizes = _validated(stated, reader)
+    if "window" in table.sizes:
+        stated["window"] = reader.window(sizes.layers)
+        sizes = _validated(stated, reader)
+    return sizes
+
+
+def _validated(values: Mapping[str, object], reader: ConfigReader) -> TransformerSizes:
     try:
-        sizes = _values(reader, TransformerSizes, table.sizes)
-        if reader.model_type == "bert":
-            # A masked language model has no pooler; without a name it is the base model.
-            sizes["pooler"] = architecture != "BertForMaskedLM"
-            sizes["published_head"] = architecture not in (None, "BertModel")
-        if reader.model_type == "t5":
-            activation = reader.value("feed_forward_proj")
-            words = activation.split("-") if isinstance(activation, str) else []
-            if len(words) not in (1, 2) or (len(words) == 2 and words[0] != "gated"):
-                allowed = "an activation such as relu, or gated-gelu"
-                raise reader.refuse("feed_forward_proj", allowed)
-            sizes |= {"gated_ffn": len(words) == 2, "activation": words[-1]}
-            sizes["decoder_layers"] = sizes["decoder_layers"] or sizes["layers"]
-        return TransformerSizes.model_validate(sizes | {"model_type": reader.model_type})
-    except ValidationError as error:
-        first_error = error.errors()[0]
-        field = ".".join(map(str, first_error["loc"]))
-        problem = (field and f"{field}: ") + first_error["msg"].removeprefix("Value error, ")
-        raise InstanceError(where, problem, "sizes that fit together") from error
+        return TransformerSizes.model_validate(values)
+    except ValidationError as failure:
+        error = failure.errors()[0]
+        key: Any = reader.type.sizes
+        for name in error["loc"]:
+            key = key.get(name) if isinstance(key, dict) else key
+        found, allowed = found_and_allowed(error, error["loc"], TransformerSizes, written=False)
+        stated = f" {key.removesuffix(_OR_NULL)}" if isinstance(key, str) else ""
+        raise InstanceError(reader.where + stated, found, allowed) from None
 
 
 _CONSTANT = ("norm", "scores")  #: sizes of which the table has the value
-_NUMBERS = ("norm_epsilon", "scale")
-#: Sizes, and their fields, that stand alone or among what else is said of rotary positions.
-_ROTARY = {"rotary_base": "rope_theta", "rotary_share": "partial_rotary_factor"}
-_NESTED: dict[str, type[Record]] = {"moe": MoeSizes, "latent_attention": LatentAttentionSizes}
+_OR_NULL = " or null"  #: behind a field that may be
+#: Fields that stand alone or among what else is said of rotary positions.
+_ROTARY = ("rope_theta", "partial_rotary_factor")
 
 
-def _values(
-    config: ConfigReader, model: type[Record], sizes: Mapping[str, Any]
-) -> dict[str, object]:
+def _values(reader: ConfigReader, sizes: Mapping[str, Any]) -> dict[str, Any]:
     """What a file says of the fields of a record; sizes: which of its own fields state them."""
-    values: dict[str, object] = {}
+    values: dict[str, Any] = {}
     for name, source in sizes.items():
-        target = model.model_fields[name]
         if isinstance(source, bool) or name in _CONSTANT:
             values[name] = source
         elif isinstance(source, list):
-            values[name] = config.dropout(source)
+            values[name] = reader.dropout(source)
         elif isinstance(source, dict):
-            values[name] = _NESTED[name].model_validate(_values(config, _NESTED[name], source))
-        elif name == "window":
-            values[name] = config.window()
-        elif name in _ROTARY:
-            values[name] = config.rotary().get(source, config.number(source))
+            values[name] = _values(reader, source)
+        elif source in _ROTARY:
+            values[name] = reader.rotary().get(source, reader.value(source))
         elif name == "rotary_scaling":
-            stated = config.rotary().items()
-            scaling = {key: value for key, value in stated if key not in _ROTARY.values()}
+            scaling = {key: n for key, n in reader.rotary().items() if key not in _ROTARY}
             values[name] = None if scaling["rope_type"] == "default" else scaling
-        elif name == "activation":
-            values[name] = config.value(source)
-        elif name in _NUMBERS:
-            values[name] = config.number(source)
-        elif target.annotation in (bool, bool | None):
-            values[name] = config.flag(source)
-        elif source.endswith(" or null"):
-            values[name] = config.optional(source.removesuffix(" or null"))
-        else:
-            least = next(rule.ge for rule in target.metadata if hasattr(rule, "ge"))
-            values[name] = config.integer(source, least)
+        elif name != "window":
+            key = source.removesuffix(_OR_NULL)
+            values[name] = reader.value(key)
+            if values[name] is None and key == source:
+                raise reader.refuse(key, "what is not null")
     return values
 
 
@@ -278,7 +248,7 @@ def _written(sizes: TransformerSizes, table: ModelType) -> dict[str, object]:
             elif isinstance(source, list):
                 fields.update({} if value else dict.fromkeys(source, 0.0))
             elif isinstance(source, str) and name not in (*_CONSTANT, "window"):
-                key = source.removesuffix(" or null")
+                key = source.removesuffix(_OR_NULL)
                 if value is not None or key != source:
                     fields[key] = value
 

@@ -56,7 +56,7 @@ def maximum_positions(config: Mapping[str, object], where: str) -> int | None:
     reader = reader_of(config, where)
     for key in ("n_positions", "max_position_embeddings"):
         if key in reader.type.defaults:
-            return reader.optional(key)
+            return None if reader.value(key) is None else reader.integer(key, least=1)
     return None
 
 

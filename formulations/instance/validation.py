@@ -80,7 +80,7 @@ def _problems(
             continue
         is_key = error["type"] == "extra_forbidden" or error["loc"][-1:] == ("[key]",)
         where = document.where(path, key=is_key)
-        yield InstanceError(where, *_found_and_allowed(error, path, model, written))
+        yield InstanceError(where, *found_and_allowed(error, path, model, written))
         if foreign:
             return
 
@@ -95,9 +95,10 @@ def _path(error: ErrorDetails, document: Document) -> tuple[Part, ...]:
     return path
 
 
-def _found_and_allowed(
+def found_and_allowed(
     error: ErrorDetails, path: tuple[Part, ...], model: type[BaseModel], written: bool
 ) -> tuple[str, str]:
+    """What stands at a path of a file, and what may; written: by hand."""
     kind, context = error["type"], error.get("ctx", {})
     owner, field = _field(model, path)
     if kind == "extra_forbidden":
