@@ -35,38 +35,19 @@ def of_tokens(part: Part, s: int) -> Part:
 
 
 @dataclass(frozen=True)
-class CountedBlock:
-    """What one block has and keeps, per token.
-
-    score_columns: heads * (width of a query + width of a value); 0: no attention.
-    """
-
-    part: Part
-    score_columns: int = 0
-    heads: int = 0
-
-    def of_tokens(self, s: int, flash: bool, dropout: bool, num_kv_heads: int) -> Part:
-        """Costs for s tokens; scores as in `formulations.instance.parts`."""
-        part = of_tokens(self.part, s)
-        if self.score_columns:
-            scored = scores(self.heads, self.score_columns, s, s, flash, dropout)
-            part += scored + Part(
-                attention_flops=scored["forward_flops"],
-                key_value_bytes=2 * s * self.score_columns * num_kv_heads // max(self.heads, 1),
-            )
-        return part
-
-
-@dataclass(frozen=True)
 class CountedModel:
-    """A chain of counted blocks between an embedding and a head; before, behind: per token."""
+    """A chain of counted blocks between an embedding and a head.
+
+    before, blocks, behind: per token, without the vocabulary's matrices; `score_columns` of a block
+    are its heads times the widths of a query and a value.
+    """
 
     hidden_size: int
     vocabulary_rows: int
     vocabulary_columns: int
     tied_embeddings: bool
-    blocks: tuple[CountedBlock, ...]
-    before: Part  #: beside the vocabulary matrix
+    blocks: tuple[Part, ...]
+    before: Part
     behind: Part
     heads: int  #: 1 where there is no attention
     num_kv_heads: int
@@ -74,15 +55,28 @@ class CountedModel:
     learned_positions: int | None
     num_experts: int = 0  #: per block that has any
 
-    num_streams = 1
-
     @property
     def parameters(self) -> int:
         """All parameters; a tied matrix once."""
-        parts = (self.before, *(block.part for block in self.blocks), self.behind)
         matrices = (2 - self.tied_embeddings) * self.vocabulary_rows * self.vocabulary_columns
         names = "sharded_parameters", "replicated_parameters"
+        parts = (self.before, *self.blocks, self.behind)
         return matrices + sum(part[name] for part in parts for name in names)
+
+    def _block(self, block: Part, s: int, flash: bool) -> Part:
+        """Costs for s tokens; scores as in `formulations.instance.parts`.
+
+        Tensor groups all-reduce behind attention and network, where masks are.
+        """
+        part = of_tokens(block, s) + Part(forward_all_reduces=2, backward_all_reduces=2)
+        part += dropout_masks(2 * s * self.hidden_size * self.dropout)
+        if columns := block["score_columns"]:
+            scored = scores(self.heads, columns, s, s, flash, self.dropout)
+            part += scored + Part(
+                attention_flops=scored["forward_flops"],
+                key_value_bytes=2 * s * columns * self.num_kv_heads // self.heads,
+            )
+        return part
 
     def layer_runs(self, s: int, flash: bool, factor: int) -> tuple[LayerRun, ...]:
         """The chain for sequences of s tokens, with elements of `factor` times 16 bit."""
@@ -91,16 +85,13 @@ class CountedModel:
         embedding = layer_of(
             ids, "embedding", factor=factor, input_bytes=TOKEN_ID_BYTES * s, vocabulary=vocabulary
         )
-        # Every block: tensor groups all-reduce behind attention and network, where masks are.
-        around = Part(forward_all_reduces=2, backward_all_reduces=2)
-        around += dropout_masks(2 * s * h * self.dropout)
         width, runs = 2 * factor * s * h, [LayerRun(layer=embedding, count=1)]
-        kinds = list[CountedBlock]()
+        kinds = list[Part]()
         for block, equal in groupby(self.blocks):
             if block not in kinds:
                 kinds.append(block)
             kind = f"block_{1 + kinds.index(block)}" if kinds.index(block) else "block"
-            part = around + block.of_tokens(s, flash, self.dropout, self.num_kv_heads)
+            part = self._block(block, s, flash)
             layer = layer_of(part, kind, factor=factor, input_bytes=width)
             runs.append(LayerRun(layer=layer, count=len(list(equal))))
         # The input of the product is the residual stream, whatever the width of the matrix is.

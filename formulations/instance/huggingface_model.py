@@ -16,7 +16,7 @@ from dataclasses import dataclass, fields
 from typing import Any, NamedTuple
 
 from formulations.errors import InstanceError
-from formulations.instance.counted import CountedBlock, CountedModel
+from formulations.instance.counted import CountedModel
 from formulations.instance.huggingface import (
     CAUSAL_NAMES,
     foreign_fields,
@@ -165,9 +165,11 @@ def counted_model(network: Any, config: Any, where: str) -> CountedModel:
     stack_name, stack = _stack(network, where)
     in_layers = {id(p) for p in stack.parameters()} | {id(table), id(matrix)}
     leaves = list(_leaves(network))
-    first = next(i for i, leaf in enumerate(leaves) if leaf.path.startswith(f"{stack_name}."))
-    around = [(i, leaf) for i, leaf in enumerate(leaves) if id(leaf.parameter) not in in_layers]
-    before = [leaf for i, leaf in around if i < first]
+    first = next(i for i, leaf in enumerate(leaves) if leaf.path.startswith(f".{stack_name}."))
+    before, behind = (
+        [leaf for leaf in part if id(leaf.parameter) not in in_layers]
+        for part in (leaves[:first], leaves[first:])
+    )
     longest = reading.number("max_position_embeddings")
     rows = [leaf.parameter.shape[0] for leaf in before if leaf.is_table]
     heads = reading.number("num_attention_heads") or 1
@@ -177,19 +179,19 @@ def counted_model(network: Any, config: Any, where: str) -> CountedModel:
         vocabulary_rows=int(table.shape[0]),
         vocabulary_columns=int(table.shape[1]),
         tied_embeddings=matrix is table,
-        blocks=tuple(reading.block(block) for block in stack),
+        blocks=tuple(map(reading.block, stack)),
         before=reading.total(before),
-        behind=reading.total([leaf for i, leaf in around if i > first]),
+        behind=reading.total(behind),
         heads=heads,
         num_kv_heads=reading.number("num_key_value_heads") or heads,
         dropout=any(isinstance(v, float) and v > 0 for k, v in rates.items() if "summary" not in k),
         learned_positions=longest if longest and max(rows, default=0) >= longest else None,
-        num_experts=reading.number(*_EXPERTS) or 0,
+        num_experts=reading.number(*_EXPERTS),
     )
 
 
 class _Leaf(NamedTuple):
-    """A parameter and the module that holds it."""
+    """A parameter, the module that holds it, and whether it is looked up."""
 
     path: str
     module: Any
@@ -201,12 +203,9 @@ def _leaves(network: Any) -> Iterator[_Leaf]:
     """All parameters in the order in which the model registers them, each once."""
     from torch.nn import Embedding
 
-    seen: set[int] = set()
-    for path, module in network.named_modules():
-        for name, parameter in module.named_parameters(recurse=False):
-            if id(parameter) not in seen:
-                seen.add(id(parameter))
-                yield _Leaf(f"{path}.{name}", module, parameter, isinstance(module, Embedding))
+    for path, parameter in network.named_parameters():
+        module = network.get_submodule(path.rpartition(".")[0])
+        yield _Leaf(f".{path}", module, parameter, isinstance(module, Embedding))
 
 
 def _stack(network: Any, where: str) -> tuple[str, Any]:
@@ -236,20 +235,20 @@ class _Reading:
     where: str
     rotary: bool
 
-    def number(self, *keys: str) -> int | None:
-        """The first of the fields that is there; None where none is."""
-        given = {key: getattr(self.config, key, None) for key in keys}
-        for key, value in given.items():
-            if value is not None and (isinstance(value, bool) or not isinstance(value, int)):
+    def number(self, *keys: str) -> int:
+        """The first of the fields that is there and above 0; else 0."""
+        for key in keys:
+            value = getattr(self.config, key, None)
+            if value is not None and type(value) is not int:
                 raise InstanceError(f"{self.where} {key}", repr(value)[:60], "a whole number")
             if value and value > 0:
                 return int(value)
-        return None
+        return 0
 
     def _required(self, key: str) -> int:
-        if (size := self.number(key)) is None:
-            raise InstanceError(f"{self.where} {key}", "missing", "a whole number")
-        return size
+        if size := self.number(key):
+            return size
+        raise InstanceError(f"{self.where} {key}", "missing", "a whole number")
 
     @property
     def hidden_size(self) -> int:
@@ -264,35 +263,28 @@ class _Reading:
         """Sum of the parameters' counts, per token."""
         return sum(map(self._of_parameter, leaves), Part())
 
-    def block(self, block: Any) -> CountedBlock:
+    def block(self, block: Any) -> Part:
         """One block: its parameters, scores, residual adds, and inputs of attention and network."""
+        part = self.total(list(_leaves(block))) + memory_kernels(_RESIDUAL_ADDS)
+        part += Part(replicated_activation_bytes=2 * 2 * self.hidden_size)
         modules = [m for m in block.modules() if list(m.parameters())]
         attention = [m for m in modules if "Attention" in type(m).__name__]
-        columns = heads = copies = 0  # of the scores: heads * (width of query + width of value)
         if attention:
             heads = self._required("num_attention_heads")
             nope, rope = self.number("qk_nope_head_dim"), self.number("qk_rope_head_dim")
             query = nope + rope if nope and rope else self._head_dim
-            columns = heads * (query + (self.number("v_head_dim") or self._head_dim))
+            value = self.number("v_head_dim") or self._head_dim
+            part += Part(score_columns=heads * (query + value)) + memory_kernels(_ROTARY_KERNELS)
             # Rotary positions make copies of queries and keys, but for latent attention, and where
             # norms have made them.
             inner = [type(m).__name__ for module in attention for m in module.modules()]
             if self.rotary and not rope and not any("Norm" in name for name in inner):
                 keys = self.number("num_key_value_heads") or heads
-                copies = 2 * (heads + keys) * self._head_dim
+                part += Part(sharded_activation_bytes=2 * (heads + keys) * self._head_dim)
         plain = [m for m in block.modules() if not list(m.children()) and not list(m.parameters())]
         names = [type(module).__name__ for module in plain]
-        kernels = _RESIDUAL_ADDS + _ROTARY_KERNELS * bool(heads)
-        kernels += sum("Dropout" not in name and name != "Identity" for name in names)
-        part = (
-            self.total(list(_leaves(block)))
-            + memory_kernels(kernels)
-            + Part(
-                sharded_activation_bytes=copies,
-                replicated_activation_bytes=2 * 2 * self.hidden_size,
-            )
-        )
-        return CountedBlock(part, columns, heads)
+        kernels = sum("Dropout" not in name and name != "Identity" for name in names)
+        return part + memory_kernels(kernels)
 
     def _of_parameter(self, leaf: _Leaf) -> Part:
         from torch.nn import Conv1d
@@ -319,7 +311,7 @@ class _Reading:
         if of_experts or alone:
             return self._expert_matrix(size, size if alone else size // shape[0])
         if "expert" in leaf.path and len(shape) > 2:
-            problem = f"{leaf.path} of {shape[0]} entries"
+            problem = f"{leaf.path[1:]} of {shape[0]} entries"
             raise InstanceError(self.where, problem, f"as many as experts, {experts}")
         # Kept of a product: its side that is not the residual stream; of the wider one else.
         side = size // self.hidden_size if self.hidden_size in shape else max(shape)
@@ -355,8 +347,7 @@ class _Reading:
         )
 
     def _visited(self) -> int:
-        visited = self.number(*_VISITED)
-        if visited is None:
-            allowed = f"experts that a token visits, as one of {', '.join(_VISITED)}"
-            raise InstanceError(self.where, "experts without their number per token", allowed)
-        return visited
+        if visited := self.number(*_VISITED):
+            return visited
+        allowed = f"experts that a token visits, as one of {', '.join(_VISITED)}"
+        raise InstanceError(self.where, "experts without their number per token", allowed)

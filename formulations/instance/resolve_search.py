@@ -23,7 +23,7 @@ from formulations.instance.profile import (
 from formulations.instance.record import shown
 from formulations.instance.resolve_workload import WorkloadFile, as_measured, flash_remedy
 from formulations.instance.search import Overlap, PlainSchedule, SearchFile, SearchSpace
-from formulations.instance.targets import TARGETS, Demands, Rule, launchers
+from formulations.instance.targets import TARGETS, Demands, launchers
 from formulations.instance.transformer import Architecture
 from formulations.instance.workload import ExpertSplit, OptimizerState, Workload
 
@@ -253,7 +253,7 @@ def _expert_split(given: Given, degrees: Sequence[int], split: bool) -> Sequence
         raise at.listed(written.index(1)).error(*fault)
     target = TARGETS[given.search.target]
     alike = Demands(min(degrees), zero=1, splits_sequence=split)
-    for refusal in target.clashing(given.workload, alike):
+    for refusal in target.refused(given.workload, alike):
         if refusal.field == "expert_tensor_parallel" and 1 not in written:
             problem = f"tp, with the target {target.name}, {refusal.reason}"
             raise at.listed(0).error(problem, "1, or tensor_parallel: 1")
@@ -322,25 +322,11 @@ def _either(values: Iterable[object]) -> str:
     return " or ".join(map(str, values))
 
 
-#: In place of a rule for `zero`, see `Launcher.distributed`.
-_DISTRIBUTED = Rule((1,), "whose optimizer with states in bf16 is distributed")
-
-
-def _rules(
-    search: SearchFile, state: OptimizerState, *, stated: bool
-) -> Iterator[tuple[str, Rule]]:
-    """The fields of `search` that the target has rules for, and that a user states or does not."""
-    target = TARGETS[search.target]
-    for field, rule in target.rules(search.recompute_per).items():
-        if stated == (field in search.model_fields_set):
-            distributed = field == "zero" and state in target.distributed
-            yield field, _DISTRIBUTED if distributed else rule
-
-
 def narrowed(search: SearchFile, state: OptimizerState) -> SearchFile:
     """The choices with those defaults alone that the target can run; what is stated stays."""
-    rules = _rules(search, state, stated=False)
-    kept = {field: rule.kept(getattr(search, field)) for field, rule in rules}
+    rules = TARGETS[search.target].rules(search.recompute_per, state).items()
+    open_rules = {field: rule for field, rule in rules if field not in search.model_fields_set}
+    kept = {field: rule.kept(getattr(search, field)) for field, rule in open_rules.items()}
     changed = {field: value for field, value in kept.items() if value != getattr(search, field)}
     return search.model_copy(update=changed)
 
@@ -351,17 +337,14 @@ def _beyond_target(
     def text(value: object) -> str:
         return value if isinstance(value, str) else shown(value)
 
-    for field, rule in _rules(search, state, stated=True):
-        value = getattr(search, field)
+    target = TARGETS[search.target]
+    for field, rule in target.rules(search.recompute_per, state).items():
+        value = getattr(search, field) if field in search.model_fields_set else ()
         for i, choice in enumerate(value if isinstance(value, tuple) else [value]):
             if choice not in rule.allowed:
-                able = launchers(field, choice)
-                if rule is _DISTRIBUTED:
-                    able = [
-                        launcher for launcher in able if "bf16" not in TARGETS[launcher].distributed
-                    ]
-                named = f"{text(choice)}, with the target {TARGETS[search.target].name}"
-                allowed = f"{_either(map(text, rule.allowed))}, or search.target: {_either(able)}"
+                named = f"{text(choice)}, with the target {target.name}"
+                able = _either(launchers(field, choice, state))
+                allowed = f"{_either(map(text, rule.allowed))}, or search.target: {able}"
                 yield place.at(field).listed(i).error(f"{named}, {rule.reason}", allowed)
 
 

@@ -3,9 +3,9 @@
 A rule names one field, the values that the framework can run, and why no others; a field without a
 rule is free. Rules about `search` narrow what a user leaves open, and are asked of what he states.
 Rules about what is trained no search can change: fields of `workload`, its `layers`, and the
-`num_nextn_predict_layers` of a config.json. A clash is a decision that does not go together with
-others, and with what is trained: those are asked of `Demands`. All stand in
-`catalogue/launchers.yaml`, with their sources.
+`num_nextn_predict_layers` of a config.json; nor those about `traits` of its model. A clash is a
+decision that does not go together with others, and with what is trained: those are asked of
+`Demands`. All stand in `catalogue/launchers.yaml`, with their sources.
 
 Whoever adds a decision to `search` adds its rules; plans are held against them. DeepSpeed and
 Accelerate are no targets of a search: they take what they can of the others' plans.
@@ -68,12 +68,22 @@ class Refusal(NamedTuple):
 
 
 class Clash(NamedTuple):
-    """A field of `search` that a framework refuses under conditions, and why; instead: as above."""
+    """A field of `search` that a framework refuses under conditions, and why; instead: as above.
+
+    when: values of facts; lists: any of them.
+    """
 
     field: str
     when: Mapping[str, object]
     reason: str
     instead: tuple[object, ...] = ()
+
+    def holds(self, facts: Mapping[str, object]) -> bool:
+        """Whether all conditions do."""
+        return all(
+            facts[name] in values if isinstance(values, list) else facts[name] == values
+            for name, values in self.when.items()
+        )
 
 
 #: Fields of `search` that clash, and what of `Demands` they are.
@@ -89,33 +99,36 @@ class Launcher:
     """A framework.
 
     model: rules about `traits`, for models that it builds itself: those of users are their own.
-    zero_stages: those that it runs of what several GPUs have, with one pipeline stage and several.
-    distributed: formats of optimizer states that it keeps with ZeRO alone. shared_in_one_stage:
-    does it need one stage where embedding and head have one matrix, or several heads? if_alike:
-    rules in place of those of `search`, where all stages recompute alike.
+    if_alike: rules in place of those of `search`, where all stages recompute alike.
     """
 
     name: str
     search: Mapping[str, Rule] = field(default_factory=dict)
     workload: Mapping[str, Rule] = field(default_factory=dict)
     model: Mapping[str, Rule] = field(default_factory=dict)
-    zero_stages: tuple[tuple[int, ...], ...] = ((0, 1, 2, 3),) * 2
-    distributed: tuple[OptimizerState, ...] = ()
-    shared_in_one_stage: bool = False
     clashes: tuple[Clash, ...] = ()
     if_alike: Mapping[str, Rule] = field(default_factory=dict)
 
-    def rules(self, recompute_per: object) -> dict[str, Rule]:
-        """Those about fields of `search`, by the value of its field `recompute_per`."""
-        return {**self.search, **(self.if_alike if recompute_per == "plan" else {})}
+    def rules(
+        self, recompute_per: object = "stage", state: OptimizerState | None = None
+    ) -> dict[str, Rule]:
+        """Those about fields of `search`, by its field `recompute_per` and the optimizer's state.
+
+        What an optimizer's state asks of ZeRO, it asks of all plans.
+        """
+        rules = {**self.search, **(self.if_alike if recompute_per == "plan" else {})}
+        for clash in self.clashes:
+            if state is not None and clash.when == {"zero": 0, "optimizer_state": state}:
+                rules[clash.field] = Rule(clash.instead, clash.reason)
+        return rules
 
     def kept(self, search: object) -> dict[str, object]:
         """The fields of a `search` that it has rules for, as far as it can run their values."""
         return {name: rule.kept(getattr(search, name)) for name, rule in self.search.items()}
 
-    def allows(self, name: str, value: object) -> bool:
+    def allows(self, name: str, value: object, state: OptimizerState | None = None) -> bool:
         """Whether it can run a value of a field of `search`, or train one of a workload."""
-        rule = self.search.get(name, self.workload.get(name))
+        rule = self.rules(state=state).get(name, self.workload.get(name))
         return rule is None or value in rule.allowed
 
     def untrained(self, workload: Workload) -> Iterator[Refusal]:
@@ -128,53 +141,43 @@ class Launcher:
             "fused_cross_entropy": str(workload.fused_cross_entropy).lower(),
             "gradient_precision": "fp32" if workload.gradient_bytes == 4 else "16 bit",
         }
-        for name, value in trained.items():
-            if value is not None and not self.allows(name, value):
-                rule = self.workload[name]
-                yield Refusal(name, value, rule.reason, rule.allowed)
+        return _outside(self.workload, trained)
 
     def unbuilt(self, sizes: TransformerSizes) -> Iterator[Refusal]:
         """What of a model it has no options for."""
-        for name, value in traits(sizes).items():
-            rule = self.model.get(name)
-            if rule is not None and value is not None and value not in rule.allowed:
-                yield Refusal(name, value, rule.reason, rule.allowed)
+        return _outside(self.model, traits(sizes))
 
     def most_stages(self, workload: Workload) -> int | None:
         """Pipeline stages that it can run at most; None: any number."""
-        shared = workload.tied_embeddings or workload.mtp_layers
-        return 1 if shared and self.shared_in_one_stage else None
+        refusals = self.refused(workload, Demands(tp=1, pp=2))
+        return 1 if any(refusal.field == "pipeline_parallel" for refusal in refusals) else None
 
-    def clashing(self, workload: Workload, demands: Demands) -> Iterator[Refusal]:
-        """What of a configuration does not go together."""
+    def refused(self, workload: Workload, demands: Demands) -> Iterator[Refusal]:
+        """What of a configuration does not go together, beside rules about single fields."""
         several = {name: getattr(demands, name) > 1 for name in ("tp", "pp", "cp", "ep")}
         facts: dict[str, object] = {
             **demands._asdict(),
             **{name: "several" if many else "one" for name, many in several.items()},
             "sharded": demands.sharded,
+            "shared_vocabulary": workload.tied_embeddings or workload.mtp_layers > 0,
             "experts": workload.experts > 0,
             "expert_biases": workload.expert_biases,
             "precision": workload.precision,
+            "optimizer_state": workload.optimizer_state,
             "mixed_gradients": mixed_gradients(workload),
         }
         for clash in self.clashes:
-            if all(facts[name] == value for name, value in clash.when.items()):
+            if clash.holds(facts):
                 value = getattr(demands, _DEMANDED[clash.field])
                 yield Refusal(clash.field, value, clash.reason, clash.instead)
 
-    def refused(self, workload: Workload, demands: Demands) -> Iterator[Refusal]:
-        """What of a configuration does not go together, beside rules about single fields."""
-        zero, stages = demands.zero, self.zero_stages[demands.pp > 1]
-        if not zero and workload.optimizer_state in self.distributed:
-            yield Refusal("zero", zero, "whose optimizer with states in bf16 is distributed")
-        elif demands.copied and zero not in stages:
-            words = " and ".join(map(str, stages))
-            count = "one stage" if demands.pp == 1 else "several stages"
-            yield Refusal("zero", zero, f"which runs {words} with {count}", stages)
-        yield from self.clashing(workload, demands)
-        if demands.pp > (self.most_stages(workload) or demands.pp):
-            kept = "tied embeddings" if workload.tied_embeddings else "multi-token prediction"
-            yield Refusal("pipeline_parallel", demands.pp, f"which keeps {kept} in one stage", (1,))
+
+def _outside(rules: Mapping[str, Rule], values: Mapping[str, object]) -> Iterator[Refusal]:
+    """The values that no rule allows; None is not known, and allowed."""
+    for name, rule in rules.items():
+        value = values[name]
+        if value is not None and value not in rule.allowed:
+            yield Refusal(name, value, rule.reason, rule.allowed)
 
 
 #: Activations by what frameworks call them; gelu by whichever approximation.
@@ -255,6 +258,6 @@ LAUNCHERS = {
 TARGETS: dict[Target, Launcher] = {name: LAUNCHERS[name] for name in get_args(Target)}
 
 
-def launchers(field: str, value: object) -> list[Target]:
+def launchers(field: str, value: object, state: OptimizerState | None = None) -> list[Target]:
     """The targets that can run a value of a field, of `search` or a workload; `any` is the last."""
-    return [name for name, target in TARGETS.items() if target.allows(field, value)]
+    return [name for name, target in TARGETS.items() if target.allows(field, value, state)]

@@ -92,7 +92,7 @@ def mesh_fault(
     if last and zero and many % few:
         return "where with ZeRO 1 parts of first or last stage divide the other's"
     demands = Demands(degrees.tp, zero=zero, splits_sequence=splits)
-    refusals = TARGETS["flagscale"].clashing(instance.workload, demands)
+    refusals = TARGETS["flagscale"].refused(instance.workload, demands)
     return next((refusal.reason for refusal in refusals), None)
 
 

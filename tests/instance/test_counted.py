@@ -4,7 +4,7 @@ from dataclasses import replace
 from itertools import product
 from typing import get_args
 
-from formulations.instance.counted import CountedBlock, CountedModel
+from formulations.instance.counted import CountedModel
 from formulations.instance.parts import Part
 from formulations.instance.transformer import build_workload
 from formulations.instance.workload import Layer, Precision
@@ -18,13 +18,13 @@ PART = Part(
     sharded_activation_bytes=40,
     replicated_activation_bytes=32,
 )
-BLOCK = CountedBlock(PART, score_columns=16, heads=2)
+BLOCK = PART + Part(score_columns=16)
 MODEL = CountedModel(
     hidden_size=8,
     vocabulary_rows=50,
     vocabulary_columns=8,
     tied_embeddings=False,
-    blocks=(BLOCK, BLOCK, replace(BLOCK, score_columns=0, heads=0), BLOCK),
+    blocks=(BLOCK, BLOCK, PART, BLOCK),
     before=Part(replicated_parameters=24),
     behind=Part(replicated_parameters=8, kernels=1),
     heads=2,
@@ -47,7 +47,7 @@ def layers(
 def test_layers_are_the_recorded_ones() -> Cases:
     """Every field of all layers: with dropout, experts, 32 bit, flash attention, tied matrices."""
     part = PART + Part(expert_parameters=60, expert_flops=80, routed_bytes=32)
-    experts, twice = replace(BLOCK, part=part), CountedBlock(part + PART, 32, 4)
+    experts, twice = part + Part(score_columns=16), part + PART + Part(score_columns=32)
     models = {
         "plain": MODEL,
         "dropout": replace(MODEL, dropout=True),
