@@ -16,10 +16,20 @@ class PlannerError(Exception):
 
     exit_code = 2
 
+    def __init__(self, text: str, exit_code: int | None = None) -> None:
+        super().__init__(text)
+        self.exit_code = exit_code or self.exit_code
+
     @property
     def lines(self) -> tuple[str, ...]:
         """What to tell, line by line."""
         return (str(self),)
+
+
+class NoPlanError(PlannerError):
+    """There is none: no plan, fleet or template, or no step of the lengths that are asked for."""
+
+    exit_code = 3
 
 
 class InstanceError(PlannerError):

@@ -19,16 +19,9 @@ PLAN_HELP = "Plan file written by solve --out."
 PLAN = argument("PLAN", PLAN_HELP)
 
 
-class RefusedError(PlannerError):
-    """The plan file is not what solve wrote, or its claims are wrong."""
-
-    exit_code = 1
-
-
-class UnprovedError(PlannerError):
-    """Nothing is wrong with the plan file, but not all that it claims was proved again."""
-
-    exit_code = 5
+#: Exit codes: a file is not what solve wrote, or its claims are wrong; nothing is wrong, but not
+#: all that it claims was proved again.
+REFUSED, UNPROVED = 1, 5
 
 
 def verify_command(
@@ -64,13 +57,14 @@ def verify_command(
     for line in problems:
         say(f"refused: {line}")
     if problems:
-        raise RefusedError(f"{plan}: refused for {len(problems)} of its fields or claims")
+        refused = f"{plan}: refused for {len(problems)} of its fields or claims"
+        raise PlannerError(refused, REFUSED)
     for line in verification.reservations:
         say(f"not proved again: {line}")
     unproved = len(verification.unproved) + len(verification.reservations)
     if unproved:
         claims = "1 claim that was" if unproved == 1 else f"{unproved} claims that were"
-        raise UnprovedError(f"{plan}: nothing wrong, but {claims} not proved again")
+        raise PlannerError(f"{plan}: nothing wrong, but {claims} not proved again", UNPROVED)
     say(f"{plan}: verified")
 
 

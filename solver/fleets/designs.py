@@ -9,6 +9,7 @@ from math import inf
 
 from formulations.costs.template_costs import template_costs
 from formulations.coverage import consecutive_for_merging
+from formulations.errors import NoPlanError
 from formulations.fleet import Design
 from formulations.instance import Instance
 from formulations.pipelines import InstantiationProblem
@@ -19,7 +20,6 @@ from solver.fleets.step_times import kinds_of
 from solver.interrupt import Deadline, TimeUp, time_up_after
 from solver.study.store import Study
 from solver.templates.generate import (
-    NoTemplateError,
     TemplateEntry,
     TemplateGenerator,
     TemplateOptions,
@@ -46,7 +46,7 @@ def generator_for(
 
     Of the sizes that the instance allows, those with which fewest nodes n0 hold the model; of
     these, the one with the least `_step_ns`, as far as CHOICE_SHARE of the time allows. Raises
-    NoTemplateError where no template fits.
+    NoPlanError where no template fits.
     """
     sizes = micro_batches(instance)
     if options.micro_batch is not None or len(sizes) == 1:
@@ -64,7 +64,7 @@ def generator_for(
                 fitting = [*(fitting if nodes == fewest else []), size]
                 fewest = nodes
         if not fitting:
-            raise NoTemplateError(base.too_small)
+            raise NoPlanError(base.too_small)
     # Their steps, each in an equal share of the time.
     limit_s, share_s, steps = options.time_limit_s, None, dict[int, float]()
     if limit_s is not None:

@@ -14,7 +14,7 @@ from itertools import accumulate
 from math import isqrt
 from typing import Literal
 
-from formulations.errors import PlannerError
+from formulations.errors import NoPlanError
 
 #: How micro-batches are shared out: the slowest pipeline is as fast as can be, or the steps have
 #: least variance, as in Oobleck.
@@ -22,16 +22,10 @@ Distribution = Literal["step-time", "variance"]
 Times = Sequence[int]
 
 
-class BatchError(PlannerError):
-    """Micro-batches that cannot be shared out."""
-
-    exit_code = 3
-
-
 def _check(times: Sequence[Times], total: int) -> None:
     room = sum(map(len, times))
     if not len(times) <= total <= room:
-        raise BatchError(
+        raise NoPlanError(
             f"{total} micro-batches for {len(times)} pipelines; allowed: {len(times)} to {room}, "
             "one for every pipeline and no more than each may have"
         )
@@ -42,7 +36,7 @@ def shortest(times: Sequence[Times], total: int) -> tuple[int, ...]:
 
     Bisection on the step T: pipelines can take sum over r of (largest m with times[r][m - 1] <= T)
     in time T, which grows with T; any total between their number and that sum can be reached.
-    What is too many is taken from the pipeline that is slowest at the time. Raises BatchError.
+    What is too many is taken from the pipeline that is slowest at the time. Raises NoPlanError.
     """
     _check(times, total)
 
@@ -112,7 +106,7 @@ def _closest(times: Sequence[Times], total: int, center: Fraction, line: _Line) 
 
 
 def least_variance(times: Sequence[Times], total: int) -> tuple[int, ...]:
-    """Shares that sum to `total` and make the variance of the steps least. Raises BatchError.
+    """Shares that sum to `total` and make the variance of the steps least. Raises NoPlanError.
 
     The variance times R is the least over c of sum (T_r - c)^2, reached at the mean. For a fixed c
     that sum separates over pipelines (`_closest`). Less R c^2 it is linear in c for each way to

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from formulations.errors import PlanError
+from formulations.errors import NoPlanError, PlanError
 from formulations.fleet import Design, Pipeline
 from formulations.instance import Instance
 from formulations.instance.documents import suggestion
@@ -20,7 +20,7 @@ from solver.fleet_document import (
 from solver.fleets.distribution import Distribution, least_variance
 from solver.fleets.instantiate import instantiate
 from solver.fleets.node_assignment import Situation
-from solver.fleets.recovery import Horizon, RecoveryError, recover
+from solver.fleets.recovery import Horizon, recover
 from solver.fleets.step_times import kinds_of
 
 
@@ -35,7 +35,7 @@ def start_fleet(
     """The fleet with the shortest step on all nodes of the cluster; some idle if that is better.
 
     By variance, its pipelines are the same, and their micro-batches shared out again. claims: of
-    the designs, for `verify` to prove. Raises RecoveryError (exit code 3) if `faults` + 1 pipelines
+    the designs, for `verify` to prove. Raises NoPlanError (exit code 3) if `faults` + 1 pipelines
     of these templates do not fit.
     """
     kinds = kinds_of(instance, designs)
@@ -60,7 +60,7 @@ def starting(
     kinds: Sequence[PipelineKind],
     faults: int,
 ) -> tuple[InstantiationProblem, Instantiation]:
-    """The pipelines of `start_fleet` by kind, with their micro-batches. Raises RecoveryError."""
+    """The pipelines of `start_fleet` by kind, with their micro-batches. Raises NoPlanError."""
     available = tuple(group.nodes for group in instance.cluster.groups)
     total = instance.workload.global_batch // designs[0].strategy.micro_batch
     problem = InstantiationProblem(tuple(kinds), available, faults, total, all_nodes=False)
@@ -69,18 +69,18 @@ def starting(
         return problem, instantiation
     able = [kind for kind in kinds if kind.times_ns]
     if not able:
-        raise RecoveryError(
+        raise NoPlanError(
             "templates: none has room for a micro-batch; allowed: smaller ones, or more nodes"
         )
     nodes, fewest = sum(available), min(sum(kind.nodes) for kind in able)
     survivable = min(nodes // fewest, total) - 1
     if survivable < faults:
-        raise RecoveryError(
+        raise NoPlanError(
             f"--faults {faults}: {faults + 1} pipelines take {fewest} nodes or more and a "
             f"micro-batch each; the cluster has {nodes} nodes, a step {total} "
             f"micro-batches; allowed: at most {survivable} faults"
         )
-    raise RecoveryError(
+    raise NoPlanError(
         f"templates: {faults + 1} or more pipelines cannot take {nodes} nodes and "
         f"{total} micro-batches; allowed: other sizes, fewer faults"
     )
@@ -155,7 +155,7 @@ def next_fleet(
     """The fleet that trains most within the horizon, with the nodes lost gone and others back.
 
     After the time limit the best one found, with its bound. Raises PlanError for nodes that are not
-    there to be lost or to join, RecoveryError if no template fits what is left, and NoTimeError.
+    there to be lost or to join, NoPlanError if no template fits what is left, and NoTimeError.
     """
     instance, designs = document.instance, document.designs
     names = instance.cluster.node_names

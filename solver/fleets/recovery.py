@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
-from formulations.errors import PlannerError
+from formulations.errors import NoPlanError
 from formulations.fleet import Pipeline, Template
 from formulations.pipelines import InstantiationProblem, PipelineKind
 from solver.fleets.distribution import shortest
@@ -22,12 +22,6 @@ from solver.interrupt import NoTimeError, TimeUp, time_up_after
 #: (Fleets with nodes) x (nodes)^2; beyond, the bound says how much better another one may be.
 ASSIGNMENT_WORK = 300_000
 LEAST_ASSIGNED = 3
-
-
-class RecoveryError(PlannerError):
-    """No fleet can be formed from the nodes that are left."""
-
-    exit_code = 3
 
 
 @dataclass(frozen=True)
@@ -72,7 +66,7 @@ def recover(
     """The fleet with most steps in the horizon, on the nodes that are ready.
 
     It survives `faults` failures if the nodes allow it, and else as many as they do; nodes may
-    stay idle where that is better. kinds: what each template is worth. Raises RecoveryError if no
+    stay idle where that is better. kinds: what each template is worth. Raises NoPlanError if no
     template fits, NoTimeError if no fleet was found within the limit.
     """
     groups = range(max(map(len, (kind.nodes for kind in kinds))))
@@ -83,7 +77,7 @@ def recover(
     problem = next((fewer for fewer in lowered if instantiate(fewer) is not None), None)
     if problem is None:
         fewest = min(sum(kind.nodes) for kind in kinds)
-        raise RecoveryError(
+        raise NoPlanError(
             f"nodes: {sum(available)} left, which no template fits with all {micro_batches} "
             f"micro-batches of a step; allowed: {fewest} nodes or more, such as hold the model"
         )

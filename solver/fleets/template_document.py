@@ -12,6 +12,7 @@ from formulations.coverage import (
     ways,
     worst_rebuilt,
 )
+from formulations.errors import NoPlanError
 from formulations.fleet import Design
 from formulations.instance.record import Record
 from formulations.models.cpsat import CpSat
@@ -24,7 +25,7 @@ from solver.fleets.designs import designs_of, fleet_sizes, fleet_templates
 from solver.fleets.instantiate import instantiate
 from solver.options import SolveOptions
 from solver.result import Status
-from solver.templates.generate import NoTemplateError, TemplateEntry, TemplateGenerator
+from solver.templates.generate import TemplateEntry, TemplateGenerator
 
 
 class TemplatesDocument(Record):
@@ -84,23 +85,23 @@ class TemplatesDocument(Record):
 def templates_document(generator: TemplateGenerator, faults: int) -> TemplatesDocument:
     """The templates that survive so many node failures, of every mix of node groups.
 
-    Raises NoTemplateError where the cluster cannot run f + 1 pipelines.
+    Raises NoPlanError where the cluster cannot run f + 1 pipelines.
     """
     least_nodes, total = generator.least_nodes, sum(generator.mixes.available)
     if least_nodes is None:
-        raise NoTemplateError(generator.too_small)
+        raise NoPlanError(generator.too_small)
     needed = (
         f"{faults + 1} pipelines of {least_nodes} nodes or more need "
         f"{(faults + 1) * least_nodes} nodes, the cluster has {total}"
     )
     covered = (faults + 1) * least_nodes <= total
     if not covered and len(generator.mixes.available) == 1:
-        raise NoTemplateError(
+        raise NoPlanError(
             f"--faults {faults}: {needed}; allowed: up to {total // least_nodes - 1} faults"
         )
     results = fleet_templates(generator, fleet_sizes(generator, faults))
     if not covered and (pipelines := _most_pipelines(generator, results)) <= faults:
-        raise NoTemplateError(
+        raise NoPlanError(
             f"--faults {faults}: the nodes are enough for {pipelines} pipelines at once, not for "
             f"{faults + 1}; allowed: up to {pipelines - 1} faults"
         )

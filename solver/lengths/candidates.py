@@ -21,7 +21,7 @@ from functools import cache, partial
 import numpy as np
 from pydantic import TypeAdapter
 
-from formulations.errors import PlannerError
+from formulations.errors import NoPlanError
 from formulations.instance import Cluster, Instance, Workload
 from formulations.instance.lengths import Lengths
 from formulations.lengths.problem import Mixed, Strategy, Switching
@@ -67,12 +67,6 @@ LENGTHS = "lengths"
 _VARIANTS = TypeAdapter(list[PlanRows])
 
 
-class NoStepError(PlannerError):
-    """No layout on all nodes, no strategy for some sequences, or none that switches join."""
-
-    exit_code = 3
-
-
 @dataclass(frozen=True)
 class Candidates:
     """The problem, and of every strategy its plan and how far its times are above what is known.
@@ -94,7 +88,7 @@ def candidates(
 
     What the study holds of layouts is not worked out again.
 
-    Raises InstanceError without a section `lengths`, NoStepError where no strategy takes the
+    Raises InstanceError without a section `lengths`, NoPlanError where no strategy takes the
     longest sequences.
     """
     lengths = lengths_of(instance)
@@ -127,7 +121,7 @@ def _check_longest(lengths: Lengths, strategies: Sequence[Strategy]) -> None:
             " recompute: full, zero"
         )
         limit = f"{longest} tokens at most; cut them off there, or "
-        raise NoStepError(
+        raise NoPlanError(
             f"lengths: sequences of {last.up_to} tokens, {last.count} a step, fit no strategy:"
             f" {limit if longest else 'none has room for a row; '}{remedy}"
         )
@@ -138,18 +132,18 @@ def found_strategies(
 ) -> list[PlanRows]:
     """Those of the instance's search; `tell` hears how many layouts of how many are done.
 
-    Raises NoStepError where there is none, whatever the lengths.
+    Raises NoPlanError where there is none, whatever the lengths.
     """
     timed = instance_of_time(instance)
     if not any(node_vectors(timed)):
         limit = instance.limits.max_price_usd_per_hour
-        raise NoStepError(
+        raise NoPlanError(
             f"limits.max_price_per_hour: all nodes, which strategies use, cost more than {limit:g}"
             " USD/h"
         )
     configs = list(layouts(timed))
     if not configs:
-        raise NoStepError(
+        raise NoPlanError(
             f"search: no layout over all {timed.cluster.num_gpus} GPUs, which every strategy uses;"
             " allow more of data_parallel, tensor_parallel, context_parallel, pipeline_parallel"
         )

@@ -21,6 +21,7 @@ from time import monotonic
 
 import numpy as np
 
+from formulations.errors import NoPlanError
 from formulations.instance import Instance
 from formulations.lengths.problem import Mixed, Order
 from formulations.lengths.strategy_time import NEVER, strategy_times
@@ -31,7 +32,6 @@ from solver.backends import cpsat
 from solver.document import PlanDocument
 from solver.files import sealed
 from solver.interrupt import NoTimeError
-from solver.lengths.candidates import NoStepError
 from solver.lengths_document import LengthsDocument, step_figures
 from solver.options import SolveOptions
 from solver.result import Status, Termination, longest_step_ns, proves, relative_gap
@@ -66,7 +66,7 @@ class Chosen:
 
 
 def choose(mixed: Mixed, order: Order, options: SolveOptions | None = None) -> Chosen:
-    """The best step of a problem. Raises NoStepError where there is none.
+    """The best step of a problem. Raises NoPlanError where there is none.
 
     Ctrl-C and the time limit of the options end a search for a free order with its best step.
     """
@@ -76,17 +76,17 @@ def choose(mixed: Mixed, order: Order, options: SolveOptions | None = None) -> C
     if order == "free":
         best = _free(mixed, best, options, begin)
     if best is None:
-        raise NoStepError("no strategies take all lengths together, or no switches join them")
+        raise NoPlanError("no strategies take all lengths together, or no switches join them")
     return replace(best, order=order, runtime_s=monotonic() - begin, requested_gap=options.gap)
 
 
 def check_limits(instance: Instance, chosen: Chosen) -> None:
-    """Raises NoStepError for a step that takes longer, or costs more, than the instance allows."""
+    """Raises NoPlanError for a step that takes longer, or costs more, than the instance allows."""
     longest_ns = longest_step_ns(instance, [group.nodes for group in instance.cluster.groups])
     if longest_ns is None or chosen.step_ns <= longest_ns:
         return
     step, bound = (f"{ns / 1e9:.4g} s" for ns in (chosen.step_ns, chosen.bound_ns))
-    raise NoStepError(
+    raise NoPlanError(
         f"limits.max_step_time, max_cost_per_step: {longest_ns / 1e9:.4g} s at most on all nodes;"
         f" the step takes {step}, and none takes less than {bound}"
     )

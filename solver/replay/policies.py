@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Literal
 
-from formulations.errors import PlannerError
+from formulations.errors import NoPlanError, PlannerError
 from formulations.fleet import Pipeline
 from formulations.instance import Instance
 from formulations.instance.preemption import NODE_READY_S, costs_of_size, measured_as
@@ -18,7 +18,7 @@ from formulations.units import ceil_div, ceil_ns
 from solver.fleets.designs import designs_of, fleet_sizes, fleet_templates, generator_for
 from solver.fleets.fleet import starting
 from solver.fleets.node_assignment import Situation
-from solver.fleets.recovery import Horizon, RecoveryError, recover
+from solver.fleets.recovery import Horizon, recover
 from solver.fleets.step_times import kinds_of
 from solver.interrupt import Deadline, NoTimeError
 from solver.options import SolveOptions
@@ -27,7 +27,7 @@ from solver.replay.trace import Trace
 from solver.result import Result, Status, Termination
 from solver.search.driver import solve
 from solver.search.progress import Report
-from solver.templates.generate import NoTemplateError, TemplateOptions
+from solver.templates.generate import TemplateOptions
 
 PolicyName = Literal["ours", "restart", "redundancy"]
 CHECKPOINT_EVERY_STEPS = 10
@@ -66,8 +66,8 @@ class FleetPlanner:
     designs: the templates of least simulated step that `templates` has too, of every mix of nodes
     of `fleet_sizes`, and those besides that `fleet_templates` adds.
 
-    deadline: of templates and every recovery, which gets GRACE_S more. Raises NoTemplateError or
-    RecoveryError, exit code 3, if the whole cluster does not survive so many.
+    deadline: of templates and every recovery, which gets GRACE_S more. Raises NoPlanError, exit
+    code 3, if the whole cluster does not survive so many.
     """
 
     def __init__(self, instance: Instance, faults: int, deadline: Deadline = NO_DEADLINE) -> None:
@@ -85,7 +85,7 @@ class FleetPlanner:
         if not self.designs:
             nodes = sum(generator.mixes.available)
             fault = f"no template fits {nodes} nodes {faults + 1} times; lower --faults"
-            raise NoTemplateError(fault)
+            raise NoPlanError(fault)
         self.kinds = kinds_of(instance, self.designs)
         starting(instance, self.designs, self.kinds, faults)
         self.micro_batch = self.designs[0].strategy.micro_batch
@@ -109,7 +109,7 @@ class FleetPlanner:
             fleet = recover(
                 situation, templates, self.kinds, self.faults, total, horizon, self._deadline.end_s
             )
-        except RecoveryError:
+        except NoPlanError:
             return None
         names = self.instance.cluster.node_names
         copying_ns = fleet.assignment.transfer_ns if before else 0
@@ -276,7 +276,7 @@ class InstancePolicies:
         self.deadline = Deadline(options.search.time_limit_s)
 
     def of(self, name: PolicyName, trace: Trace) -> Policy:
-        """The policy of that name for a run of `trace`. Raises RecoveryError, exit code 3."""
+        """The policy of that name for a run of `trace`. Raises NoPlanError, exit code 3."""
         chosen = self.options
         if name == "ours":
             failures = sum(event.kind == "fail" for event in trace.events)

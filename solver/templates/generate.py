@@ -57,12 +57,6 @@ class TemplateOptions:
     time_limit_s: float | None = None
 
 
-class NoTemplateError(PlannerError):
-    """No template fits the cluster, or not as many as asked for."""
-
-    exit_code = 3
-
-
 class TemplateEntry(Record):
     """The best template of one size, or of one mix of nodes.
 

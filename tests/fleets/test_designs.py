@@ -5,16 +5,17 @@ from collections.abc import Sequence
 
 import pytest
 
+from formulations.errors import NoPlanError
 from formulations.instance import Instance
 from formulations.node_sharing import NodeSplit
 from formulations.space.configurations import micro_batches, pipeline_strategies
 from solver.fleet_document import FleetDocument
 from solver.fleets.designs import designs_of, fleet_sizes, fleet_templates, generator_for
 from solver.fleets.fleet import next_fleet, start_fleet
-from solver.fleets.recovery import Horizon, RecoveryError
+from solver.fleets.recovery import Horizon
 from solver.fleets.template_document import templates_document
 from solver.graph.places import place_costs
-from solver.templates.generate import NoTemplateError, TemplateGenerator, TemplateOptions
+from solver.templates.generate import TemplateGenerator, TemplateOptions
 from solver.verify import verify_fleet
 from tests.random_fleets import enlarged
 from tests.recorded import Cases, recorded
@@ -44,7 +45,7 @@ def first_fleet(instance: Instance) -> FleetDocument | None:
     try:
         document = templates_document(TemplateGenerator(instance, ONE), 1)
         return start_fleet(instance, document.designs, 1)
-    except (NoTemplateError, RecoveryError):
+    except NoPlanError:
         return None
 
 
@@ -61,7 +62,7 @@ def test_bug_there_is_a_fleet_until_no_template_holds_a_step(seed: int) -> None:
         lost, hour = names.pop(), Horizon(3600 * 10**9)
         try:
             fleet = next_fleet(fleet, [lost], [], hour)
-        except RecoveryError:
+        except NoPlanError:
             assert not holds_a_step(instance, names)
             break
         assert verify_fleet(fleet).problems == ()
@@ -74,7 +75,7 @@ def test_bug_pipelines_of_fewer_nodes_than_n0() -> None:
     document = templates_document(generator, 1)
     assert (document.least_nodes, document.available) == (3, 4)
     assert len(start_fleet(generator.instance, document.designs, 1).pipelines) == 2
-    with pytest.raises(NoTemplateError, match=r"2 pipelines at once, not for 3; .* up to 1 faults"):
+    with pytest.raises(NoPlanError, match=r"2 pipelines at once, not for 3; .* up to 1 faults"):
         templates_document(generator, 2)
 
 
@@ -98,7 +99,7 @@ def test_bug_every_pipeline_gets_a_micro_batch(seed: int) -> None:
 
 def test_bug_an_interrupt_ends_all_searches(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ctrl-C while the first size is looked at: nothing after it is given any time."""
-    with pytest.raises(NoTemplateError, match="no template fits into the memory"):
+    with pytest.raises(NoPlanError, match="no template fits into the memory"):
         generator_for(enlarged(26), TemplateOptions(), 1)
     stopped = interrupted_once(monkeypatch)
     generator = generator_for(enlarged(9), TemplateOptions(), 1)

@@ -7,8 +7,9 @@ from unittest.mock import MagicMock
 
 import pytest
 
+from formulations.errors import NoPlanError
 from solver.fleets import distribution
-from solver.fleets.distribution import BatchError, least_variance, shortest
+from solver.fleets.distribution import least_variance, shortest
 from tests.recorded import as_recorded
 
 
@@ -61,5 +62,5 @@ def test_many_micro_batches(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_too_few_or_too_many_micro_batches() -> None:
     for (method, _), total in product(METHODS, (1, 5)):
-        with pytest.raises(BatchError, match="allowed: 2 to 4"):
+        with pytest.raises(NoPlanError, match="allowed: 2 to 4"):
             method([[1, 2], [1, 2]], total)

@@ -2,10 +2,10 @@
 
 import pytest
 
-from formulations.errors import PlanError
+from formulations.errors import NoPlanError, PlanError
 from solver.fleet_document import FleetDocument
 from solver.fleets.fleet import next_fleet, start_fleet, step_of_all_nodes_ns
-from solver.fleets.recovery import Horizon, RecoveryError
+from solver.fleets.recovery import Horizon
 from solver.report.fleet import fleet_text
 from solver.verify import verify_fleet
 from tests.command_line import printed
@@ -34,7 +34,7 @@ def test_pipelines_that_do_not_fit(
     nodes: tuple[int, int], sizes: range, faults: int, words: str
 ) -> None:
     """Four of two nodes on seven; one of five, where four are of one group and three of another."""
-    with pytest.raises(RecoveryError, match=words):
+    with pytest.raises(NoPlanError, match=words):
         start_fleet(fleet_instance(*nodes), even_designs(sizes), faults)
 
 

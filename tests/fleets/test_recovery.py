@@ -10,13 +10,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from formulations.errors import NoPlanError
 from formulations.fleet import Pipeline, Template, holdings
 from formulations.instance import Cluster
 from formulations.pipelines import PipelineKind
 from formulations.transition import Copy, Links, missing
 from solver.fleets import recovery
 from solver.fleets.node_assignment import NodeAssigner, Situation
-from solver.fleets.recovery import Horizon, Recovery, RecoveryError, recover
+from solver.fleets.recovery import Horizon, Recovery, recover
 from solver.interrupt import NoTimeError, TimeUp
 from tests.random_fleets import LAYERS, cluster, fleet_of, random_template
 from tests.recorded import Cases, recorded
@@ -198,7 +199,7 @@ def test_bug_templates_without_room_for_a_micro_batch() -> None:
     assert [one.template.num_nodes for one in after.pipelines] == [2, 2]
     few = Case(1, [(3,), (4,), (5,)], cluster(7))  # six nodes survive a failure, five none
     assert [few.recover([], range(n), 1).faults for n in (6, 5)] == [1, 0]
-    with pytest.raises(RecoveryError, match=r"nodes: 2 left, .* allowed: 3 nodes or more"):
+    with pytest.raises(NoPlanError, match=r"nodes: 2 left, .* allowed: 3 nodes or more"):
         few.recover([], [0, 1], 1)
 
 

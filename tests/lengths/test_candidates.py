@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 
 from formulations.costs.plan_costs import PlanCosts, plan_costs
+from formulations.errors import NoPlanError
 from formulations.instance import Instance
 from formulations.lengths import row_times
 from formulations.lengths.problem import Replica
 from formulations.plan import Configuration
 from solver.lengths import candidates as module
 from solver.lengths.candidates import (
-    NoStepError,
     _variants,
     candidates,
     found_strategies,
@@ -121,5 +121,5 @@ def test_strategies_are_the_recorded_ones(name: str) -> Cases:
 
 def test_degrees_that_leave_gpus_over_are_no_layout() -> None:
     """tests/data/consoles/lengths.md shows this line, and those of lengths that do not fit."""
-    with pytest.raises(NoStepError, match=r"no layout over all 4 GPUs, which every strategy"):
+    with pytest.raises(NoPlanError, match=r"no layout over all 4 GPUs, which every strategy"):
         candidates(small(**{"search: {": "search: {data_parallel: 3, "}))

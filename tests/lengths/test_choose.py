@@ -2,6 +2,7 @@
 
 import pytest
 
+from formulations.errors import NoPlanError
 from formulations.lengths.problem import (
     Atom,
     Mixed,
@@ -12,7 +13,7 @@ from formulations.lengths.problem import (
     Switching,
 )
 from formulations.lengths.tour import Group, Tour, step_ns
-from solver.lengths.candidates import NoStepError, candidates
+from solver.lengths.candidates import candidates
 from solver.lengths.choose import ascending, build_lengths, choose
 from solver.options import SolveOptions
 from solver.result import Status, Termination
@@ -107,9 +108,9 @@ def of_times(*times_ns: tuple[int | None, ...], switch_ns: int | None = 0) -> Mi
 def test_there_is_no_step(mixed: Mixed, words: str) -> None:
     """Exit code 3 where a sequence is too long, or each atom has its strategy in vain."""
     for order in ("ascending", "free"):
-        with pytest.raises(NoStepError, match=words):
+        with pytest.raises(NoPlanError, match=words):
             choose(mixed, order)
-    assert NoStepError.exit_code == 3
+    assert NoPlanError.exit_code == 3
 
 
 @pytest.mark.parametrize("rows", ["packed", "padded"])

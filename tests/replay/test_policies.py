@@ -7,13 +7,13 @@ from typing import get_args
 
 import pytest
 
-from formulations.errors import PlannerError
+from formulations.errors import NoPlanError, PlannerError
 from formulations.instance import Instance
 from formulations.instance.load import parse_instance
 from formulations.units import seconds
 from solver.fleets.designs import designs_of, fleet_templates, generator_for
 from solver.fleets.fleet import start_fleet
-from solver.fleets.recovery import Horizon, RecoveryError
+from solver.fleets.recovery import Horizon
 from solver.fleets.template_document import templates_document
 from solver.options import SolveOptions
 from solver.replay.policies import (
@@ -121,7 +121,7 @@ def test_node_that_is_back_holds_nothing() -> None:
     whole = {instance.cluster.node_names[i] for i in first.pipelines[0].nodes}
     assert following(planner, replace(first, lost=names), names).loses_state
     assert not following(planner, replace(first, lost=names - whole), names).loses_state
-    with pytest.raises(RecoveryError, match=r"allowed: at most . faults"):
+    with pytest.raises(NoPlanError, match=r"allowed: at most . faults"):
         FleetPlanner(instance, 3)
     with pytest.raises(PlannerError, match="allowed: 0 to 2, as there are 3 nodes"):
         _ = InstancePolicies(instance, PolicyOptions(faults=3), None).fleets

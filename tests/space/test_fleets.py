@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from formulations.errors import InstanceError
+from formulations.errors import InstanceError, NoPlanError
 from formulations.instance import Instance
 from formulations.instance.instance import LimitsFile
 from formulations.instance.load import parse_instance
@@ -14,7 +14,7 @@ from formulations.instance.search import Overlap, SearchFile
 from solver.fleet_document import FleetDocument
 from solver.fleets.designs import designs_of, generator_for
 from solver.fleets.fleet import start_fleet
-from solver.templates.generate import NoTemplateError, TemplateOptions
+from solver.templates.generate import TemplateOptions
 from solver.verify import verify_fleet
 from tests.command_line import run
 from tests.conftest import ROOT, present, text_of
@@ -65,7 +65,7 @@ def fleet_of(instance: Instance) -> FleetDocument | None:
     """One pipeline on both nodes; None where none fits."""
     try:
         generator = generator_for(instance, TemplateOptions(), 0)
-    except NoTemplateError:
+    except NoPlanError:
         return None
     designs = designs_of(generator.by_mix([2]))
     return start_fleet(instance, designs, 0) if designs else None
