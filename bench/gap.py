@@ -1,4 +1,4 @@
-"""How far rules of thumb and min-max are from the proved optimum, instance by instance.
+"""How far rules of thumb, AMP and min-max are from the proved optimum, instance by instance.
 
     python -m bench gap [INSTANCE ...] [--time-limit S] [--gap G] [--workers N] [--methods ...]
 
@@ -26,7 +26,13 @@ from formulations.errors import InstanceError
 from formulations.instance import Instance
 from formulations.instance.load import load_instance
 from formulations.space import configs
-from solver.heuristics.baselines import Found, equal_split_plan, megatron_rule, minmax_plan
+from solver.heuristics.baselines import (
+    Found,
+    amp_plan,
+    equal_split_plan,
+    megatron_rule,
+    minmax_plan,
+)
 from solver.options import SolveOptions
 from solver.result import Result, SearchLog, Status, Termination, objective_weight
 from solver.search.driver import solve
@@ -79,6 +85,11 @@ def megatron(instance: Instance, options: SolveOptions) -> Result:
     return _outcome(instance, lambda i, _: megatron_rule(i, configs(i)), options)
 
 
+def amp(instance: Instance, options: SolveOptions) -> Result:
+    """The plan that AMP's own estimate calls the best."""
+    return _outcome(instance, lambda i, stop: amp_plan(i, configs(i), stop), options)
+
+
 def exact(instance: Instance, options: SolveOptions) -> Result:
     """The exact search, with its proved bound."""
     return solve(instance, options)
@@ -88,6 +99,7 @@ METHODS: dict[str, Method] = {
     "minmax": minmax,
     "equal": equal,
     "megatron": megatron,
+    "amp": amp,
     "exact": exact,
 }
 

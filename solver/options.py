@@ -27,10 +27,12 @@ MODEL_SUFFIXES: dict[Method, tuple[str, ...]] = {
 
 
 class CheckMethod(StrEnum):
-    """What `cross-check` compares; all but local search are methods of `solve`."""
+    """What `cross-check` compares; three heuristics beside methods of `solve`."""
 
     MINMAX = "minmax"
     LOCAL = "local"
+    MEGATRON = "megatron"
+    AMP = "amp"
     EXACT = "exact"
     CPSAT = "cpsat"
     MILP = "milp"

@@ -84,8 +84,9 @@ def solve_command(
 def cross_check_command(
     instance: Path = search_options.INSTANCE,
     method: list[CheckMethod] | None = option(
-        "What to compare; repeat it for several. local: local search, no proof. Unless "
-        "given: minmax, local and exact."
+        "What to compare; repeat it for several. Without proof: local search, "
+        "megatron (its rule of thumb), amp (what its own estimate calls best). Unless given: "
+        "minmax, local and exact."
     ),
     time_limit: float = limit("For each of the methods.", 60.0),
     as_json: bool = search_options.JSON,

@@ -1,4 +1,4 @@
-"""What people do today, as plans that can be judged: min-max, equal split, Megatron's rule.
+"""What people do today, as plans that can be judged: min-max, equal split, Megatron's rule, AMP.
 
 The configurations to choose from are given by the caller, in general `formulations.space.configs`.
 Every plan is judged by the simulator. Each function returns plan and step time in ns, or None
@@ -14,12 +14,15 @@ every stage of every replica fits.
 
 from collections.abc import Iterable
 from itertools import accumulate, groupby, pairwise
+from operator import itemgetter
+
+import numpy as np
 
 from formulations.costs.tables import CostTables
 from formulations.decisions import least_ends
 from formulations.instance import Instance
 from formulations.plan import Configuration, Degrees, Plan, simulable
-from solver.heuristics.balance import Balance, Order, Split, SplitSpace
+from solver.heuristics.balance import UNREACHED, Balance, Order, Split, SplitSpace
 from solver.heuristics.node_orders import (
     Candidate,
     Choice,
@@ -211,6 +214,27 @@ def _smallest_model_parallel(instance: Instance, configs: list[Configuration]) -
     return None
 
 
+def _by_most_gpus(
+    instance: Instance, configs: Iterable[Configuration]
+) -> list[list[Configuration]]:
+    """Configurations with equal degrees, 1F1B if allowed, by the nodes they use; most GPUs first.
+
+    Of equally many GPUs those of the nodes listed first.
+    """
+    usual = "1f1b" if "1f1b" in instance.search.schedule else instance.search.schedule[0]
+    by_nodes: dict[tuple[int, ...], list[Configuration]] = {}
+    for config in configs:
+        plain = set(config.degrees_used) == {Degrees(tp=config.widest_tp)}
+        if plain and config.schedule == usual and simulable(instance, config):
+            by_nodes.setdefault(config.nodes_used, []).append(config)
+    sizes = [group.gpus_per_node for group in instance.cluster.groups]
+
+    def num_gpus(nodes_used: tuple[int, ...]) -> tuple[int, tuple[int, ...]]:
+        return sum(n * size for n, size in zip(nodes_used, sizes, strict=True)), nodes_used
+
+    return [by_nodes[nodes] for nodes in sorted(by_nodes, key=num_gpus, reverse=True)]
+
+
 def megatron_rule(instance: Instance, configs: Iterable[Configuration]) -> Found:
     """The plan by the rule of thumb of Narayanan et al., SC 2021 (Megatron-LM).
 
@@ -226,19 +250,70 @@ def megatron_rule(instance: Instance, configs: Iterable[Configuration]) -> Found
     the batch, or because it breaks a limit on time or money: the plan for the most GPUs for which
     it has one, of the nodes listed first.
     """
-    usual = "1f1b" if "1f1b" in instance.search.schedule else instance.search.schedule[0]
-    by_nodes: dict[tuple[int, ...], list[Configuration]] = {}
-    for config in configs:
-        plain = set(config.degrees_used) == {Degrees(tp=config.widest_tp)}
-        if plain and config.schedule == usual and simulable(instance, config):
-            by_nodes.setdefault(config.nodes_used, []).append(config)
-    sizes = [group.gpus_per_node for group in instance.cluster.groups]
+    plans = (_smallest_model_parallel(instance, same) for same in _by_most_gpus(instance, configs))
+    return next((plan for plan in plans if plan), None)
 
-    def most_gpus(nodes_used: tuple[int, ...]) -> tuple[int, tuple[int, ...]]:
-        return sum(n * size for n, size in zip(nodes_used, sizes, strict=True)), nodes_used
 
-    for nodes_used in sorted(by_nodes, key=most_gpus, reverse=True):
-        plan = _smallest_model_parallel(instance, by_nodes[nodes_used])
-        if plan:
-            return plan
+def amp_split(stages: Balance) -> tuple[int, Split] | None:
+    """Split of least (m - 1) max t + sum of t over the stages, and that time in ns; None: no fit.
+
+    t: forward and backward of a micro-batch, of m per replica. AMP's dynamic programme looks at
+    every largest t that is possible. So does this, from above, until no smaller one can be better.
+    What some stages alone recompute counts in their t, not in the choice of boundaries.
+    """
+    m, limit = max(stages.shares), int(UNREACHED)
+    best: tuple[int, Split] | None = None
+    latency = 0
+    while (split := stages.split(limit)) is not None:
+        boundaries = tuple(split.tolist())
+        times = stages.times_ns(boundaries)
+        passes = int((m - 1) * max(times) + sum(times))
+        latency = latency or sum(times)  # that of the first split is the least
+        best = min(best or (passes, boundaries), (passes, boundaries))
+        # one that is better has m times its largest t at or below this
+        limit = stages.work(boundaries) - 1
+        if m > 1:
+            limit = min(limit, (best[0] - latency) * m // (m - 1))
+    return best
+
+
+def amp_estimate_ns(space: SplitSpace, order: Order, split: Split) -> int:
+    """AMP's estimate of a step: (m - 1) max t + sum of t and of sends, and the longest sync."""
+    costs = space.costs(order, split)
+    work, m = costs.forward_ns + costs.backward_ns, np.array(costs.micro_batches)
+    passes = (m - 1) * work.max(axis=0) + work.sum(axis=0) + 2 * costs.send_ns.sum(axis=0)
+    return int(passes.max() + costs.sync_ns.max())
+
+
+def amp_plan(
+    instance: Instance, configs: Iterable[Configuration], stop: Stop = lambda: False
+) -> Found:
+    """The plan that AMP's own estimate calls the best, over degrees and micro-batch sizes.
+
+    Li, Wang, Zhang, Yang, Kang 2022: AMP: Automatically Finding Model Parallel Strategies with
+    Heterogeneity Awareness, NeurIPS. All nodes, in the order listed, tensor groups innermost, then
+    replicas, then stages; 1F1B if allowed. AMP knows neither memory, recomputation nor ZeRO: here
+    splits have to fit, and what makes them fit is chosen by the estimate, too. Configurations whose
+    bound in closed form is above the best estimate are left out. Fewer nodes as in `megatron_rule`.
+    """
+    times = TimeTables(instance)
+    for same in _by_most_gpus(instance, configs):
+        order = tuple(j for j, count in enumerate(same[0].nodes_used) for _ in range(count))
+        estimates, least = list[tuple[int, Candidate]](), int(UNREACHED)
+        for form, config in sorted(
+            zip(times.forms(same), same, strict=True), key=lambda pair: pair[0].bound_ns
+        ):
+            if form.bound_ns >= least or stop():
+                break
+            space = SplitSpace(times.costs(config))
+            split = amp_split(space.balance(order)) if space.runs(order) else None
+            if split:
+                estimate = amp_estimate_ns(space, order, split[1])
+                estimates.append((estimate, Candidate(space, order, split[1], space.even)))
+                least = min(least, estimate)
+        choice = Choice(instance)
+        for _, candidate in sorted(estimates, key=itemgetter(0)):
+            choice.offer(candidate)
+            if choice.result:
+                return choice.result
     return None

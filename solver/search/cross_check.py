@@ -1,6 +1,6 @@
 """Heuristics and exact methods, one after the other, on the same instance."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import cast
@@ -10,8 +10,9 @@ from formulations.instance import Instance
 from formulations.plan import Plan
 from formulations.space import configs
 from solver.comparison import Comparison, Finding
+from solver.heuristics.baselines import Found, amp_plan, megatron_rule
 from solver.heuristics.local import local_plans
-from solver.interrupt import Deadline, TimeUp, raises
+from solver.interrupt import Deadline, Stop, TimeUp, raises
 from solver.options import CheckMethod, Method, SolveOptions
 from solver.result import Status, Termination, objective_weight
 from solver.search.driver import solve
@@ -43,21 +44,40 @@ def _solved(instance: Instance, options: SolveOptions, progress: Report | None) 
     )
 
 
-def _searched(instance: Instance, options: SolveOptions) -> Finding:
-    """What local search finds; Ctrl-C ends it with the best plan so far."""
+def _local(instance: Instance, options: SolveOptions, stop: Stop) -> Iterator[Found]:
+    yield from local_plans(instance, configs(instance, raises(stop)), options.seed, stop)
+
+
+def _megatron(instance: Instance, _: SolveOptions, stop: Stop) -> Iterator[Found]:
+    yield megatron_rule(instance, configs(instance, raises(stop)))
+
+
+def _amp(instance: Instance, _: SolveOptions, stop: Stop) -> Iterator[Found]:
+    yield amp_plan(instance, configs(instance, raises(stop)), stop)
+
+
+#: Ever better plans of what proves nothing, and is no method of `solve`.
+HEURISTICS = {
+    CheckMethod.LOCAL: _local,
+    CheckMethod.MEGATRON: _megatron,
+    CheckMethod.AMP: _amp,
+}
+
+
+def _tried(instance: Instance, method: CheckMethod, options: SolveOptions) -> Finding:
+    """What a heuristic finds; Ctrl-C ends it with the best plan so far."""
     deadline, ended = Deadline(options.time_limit_s), Termination.HEURISTIC
-    plans: list[tuple[Plan, int]] = []
+    plans: list[Found] = []
     try:
         with suppress(TimeUp):
-            space = configs(instance, raises(deadline.over))
-            plans.extend(local_plans(instance, space, options.seed, deadline.over))
+            plans.extend(HEURISTICS[method](instance, options, deadline.over))
         ended = Termination.TIME_LIMIT if deadline.over() else ended
     except KeyboardInterrupt:
         ended = Termination.INTERRUPTED
-    plan, step_ns = plans[-1] if plans else (None, None)
+    plan, step_ns = (plans[-1] if plans else None) or (None, None)
     weight = 0.0 if plan is None else objective_weight(instance, plan.config)
     return Finding(
-        method="local",
+        method=method,
         status=Status.UNKNOWN if plan is None else Status.FEASIBLE,
         termination=ended,
         config=None if plan is None else plan.config,
@@ -82,8 +102,8 @@ def cross_check(
     """
     options, findings = options or SolveOptions(), list[Finding]()
     for method in methods:
-        if method is CheckMethod.LOCAL:
-            findings.append(_searched(instance, options))
+        if method in HEURISTICS:
+            findings.append(_tried(instance, method, options))
         else:
             chosen = replace(options, method=cast(Method, method.value))
             findings.append(_solved(instance, chosen, progress))

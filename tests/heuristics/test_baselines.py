@@ -8,11 +8,15 @@ import pytest
 from formulations.costs.plan_costs import plan_costs
 from formulations.costs.tables import CostTables, build_tables
 from formulations.instance import Cluster, Instance, Link, SearchSpace
+from formulations.plan import Configuration
 from formulations.space import configs
 from solver.heuristics import baselines
 from solver.heuristics.balance import Balance, Split, SplitSpace
 from solver.heuristics.baselines import (
     Found,
+    amp_estimate_ns,
+    amp_plan,
+    amp_split,
     equal_chunks_plan,
     equal_split_plan,
     even_split,
@@ -43,6 +47,7 @@ BASELINES: dict[str, Callable[[Instance], Found]] = {
     "min-max": lambda instance: minmax_plan(instance, spread(instance, 40)),
     "equal split": lambda instance: equal_split_plan(instance, spread(instance, 40)),
     "megatron": lambda instance: megatron_rule(instance, configs(instance)),
+    "AMP": lambda instance: amp_plan(instance, configs(instance)),
     "equal chunks": equal_chunks,
 }
 
@@ -174,3 +179,46 @@ def test_minmax_finds_a_split_if_and_only_if_one_fits(seeds: Sequence[int]) -> N
             assert max(costs.times_ns(found)) <= max(costs.times_ns(even))
         seen.add((possible, valid(costs, even)))
     assert seen == {(True, True), (True, False), (False, False)}
+
+
+@pytest.mark.parametrize("seeds", few_and_many(range(60), 3))
+def test_amp_splits_are_the_best_of_all_by_its_estimate(seeds: Sequence[int]) -> None:
+    """(m - 1) max t + sum of t, against every split that fits."""
+    for stages in balances(seeds):
+        tables, m = stages.space.tables, max(stages.shares)
+        every = [s for s in all_splits(tables.num_layers, tables.config.pp) if valid(stages, s)]
+        times = [stages.times_ns(split) for split in every]
+        best = min(((m - 1) * max(ns) + sum(ns) for ns in times), default=None)
+        found = amp_split(stages)
+        assert (found and found[0]) == best
+        assert found is None or found[1] in every
+
+
+@pytest.mark.parametrize("seed", one_each(range(12), 3))
+def test_amp_chooses_by_its_estimate(seed: int) -> None:
+    """No configuration of the same nodes has a lower one, unless its bound is above the plan's."""
+    instance = random_instance(seed)
+    found = amp_plan(instance, configs(instance))
+    assert found is not None
+    nodes_used = found[0].config.nodes_used
+    order = tuple(j for j, count in enumerate(nodes_used) for _ in range(count))
+    times, estimates = TimeTables(instance), dict[Configuration, int]()
+    for config in configs(instance):
+        space = SplitSpace(times.costs(config))
+        if config.nodes_used == nodes_used and (best := amp_split(space.balance(order))):
+            estimates[config] = amp_estimate_ns(space, order, best[1])
+    chosen = estimates.pop(found[0].config)
+    forms = times.forms(list(estimates))
+    for estimate, form in zip(estimates.values(), forms, strict=True):
+        assert max(estimate, form.bound_ns) >= chosen
+
+
+@pytest.mark.usefixtures("round_times")
+def test_amp_estimate_by_hand() -> None:
+    """[e 4 | 2 3 h] takes 12 and 15 ms, 3 * 15 + 27 with 4 micro-batches; 1 us to send either way.
+
+    [e 4 2 | 3 h] takes 18 and 9 ms: 3 * 18 + 27.
+    """
+    space = SplitSpace(chain_tables(chain_instance([4, 2, 3], [SLOW] * 2)))
+    assert amp_split(space.balance((0, 1))) == (72_000_000, (0, 2, 5))
+    assert amp_estimate_ns(space, (0, 1), (0, 2, 5)) == 72_002_000
