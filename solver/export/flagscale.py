@@ -3,12 +3,11 @@
 A mesh is a run of pipeline stages of equal degrees on GPUs of one type. Its five numbers are
 TP CP EP DP PP, in this order in the code (help texts and website differ). The runtime sorts ranks
 by the first place of their device type in the list, so types are named only where that leaves the
-plan's order as it is, and are all the same word elsewhere. The rules that end a job at start
-(`parallel_context.py`, `arguments_fs.py`) are asserted on what was written.
+plan's order as it is, and are all the same word elsewhere. Rules that would end a job at start
+(`parallel_context.py`, `arguments_fs.py`) stand in `formulations.space.slots.mesh_fault`.
 """
 
 from itertools import groupby
-from typing import NamedTuple
 
 from solver.export.job import Job
 from solver.export.launcher import launcher_files
@@ -29,31 +28,6 @@ _EXPERT_TP = "expert_tensor_parallel_size_per_process_mesh"  #: else that of eac
 _PER_STAGE = "recompute_{}_per_stage_micro_batch"
 
 
-class Mesh(NamedTuple):
-    """A run of stages that are launched alike."""
-
-    tp: int
-    dp: int
-    pp: int
-    ep: int
-    device_type: str
-
-    @property
-    def sizes(self) -> tuple[int, int, int, int, int]:
-        """As the runtime reads them: TP CP EP DP PP."""
-        return self.tp, 1, self.ep, self.dp, self.pp
-
-
-def meshes(job: Job) -> list[Mesh]:
-    """The process meshes of a plan, in the order of the stages."""
-    types = _device_types(job)
-    runs = groupby(range(job.config.pp), key=lambda k: (job.degrees(k), types[k]))
-    return [
-        Mesh(degrees.tp, job.config.dp * degrees.parts, len(list(run)), job.config.ep, name)
-        for (degrees, name), run in runs
-    ]
-
-
 def _device_types(job: Job) -> list[str]:
     """Per stage: its GPU type, or one word for all where a type would come twice or be mixed."""
     of_stage = [
@@ -67,15 +41,19 @@ def _device_types(job: Job) -> list[str]:
 
 def files(job: Job) -> dict[str, str]:
     """All files of the export, by name."""
-    types, planned, config = _device_types(job), meshes(job), job.config
+    types, config, meshes, device_types = _device_types(job), job.config, list[int](), list[str]()
+    runs = groupby(range(config.pp), key=lambda k: (job.degrees(k), types[k]))
+    for (degrees, device_type), stages in runs:
+        meshes += [degrees.tp, 1, config.ep, config.dp * degrees.parts, len(list(stages))]
+        device_types.append(device_type)
     options: dict[str, object] = {
         "enable_hetero": True,
-        "tensor_model_parallel_size": planned[0].tp,
+        "tensor_model_parallel_size": job.tp,
         "pipeline_model_parallel_size": config.pp,
-        "hetero_process_meshes": [size for mesh in planned for size in mesh.sizes],
-        "hetero_device_types": [mesh.device_type for mesh in planned],
+        "hetero_process_meshes": meshes,
+        "hetero_device_types": device_types,
         "hetero_pipeline_layer_split": [len(piece.blocks) for piece in job.pieces],
-        _EXPERT_TP: [config.etp] * len(planned) if config.etp else None,
+        _EXPERT_TP: [config.etp] * len(device_types) if config.etp else None,
         **batches(job, config.micro_batch // job.degrees(0).parts),
         **strategies(job),
         "use_partial_reduce_for_shared_embedding": config.zero > 0,

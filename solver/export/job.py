@@ -132,11 +132,6 @@ class Job:
         return self.plan.replicas[0].micro_batches
 
     @property
-    def sequences(self) -> int:
-        """Of all replicas in a step, where all run equally many."""
-        return self.micro_batches * self.config.micro_batch * self.config.dp
-
-    @property
     def num_blocks(self) -> int:
         """Blocks of the chain."""
         return self.instance.workload.num_blocks

@@ -33,11 +33,6 @@ _PRECISION = {
     "fp8": ("bf16=True, fp8='hybrid', fp8_recipe='delayed'", "bfloat16"),
     "fp4": ("bf16=True, fp4='e2m1', fp4_recipe='nvfp4'", "bfloat16"),
 }
-#: Adam's moments in 16 bit.
-_MOMENTS = [
-    "    cfg.optimizer.use_precision_aware_optimizer = True",
-    "    cfg.optimizer.exp_avg_dtype = cfg.optimizer.exp_avg_sq_dtype = torch.bfloat16",
-]
 
 
 def files(job: Job) -> dict[str, str]:
@@ -48,11 +43,14 @@ def files(job: Job) -> dict[str, str]:
     formats, weights = _PRECISION[workload.precision]
     precision = f"{formats}, params_dtype=torch.{weights}, pipeline_dtype=torch.{weights}"
     lines = [f"    cfg.{name} = {value!r}" for name, value in settings(job).items()]
+    if workload.optimizer_state == "bf16":
+        moments = "cfg.optimizer.exp_avg_dtype = cfg.optimizer.exp_avg_sq_dtype"
+        lines += [f"    {moments} = torch.bfloat16"]
     module = template(RECIPE).format(
         job=job,
         precision=f"{precision}, grad_reduce_in_fp32={workload.gradient_bytes == 4}",
         overlap=", ".join(f"{n}={on}" for n, on in overlap.items()),
-        lines="\n".join(lines + _MOMENTS * (workload.optimizer_state == "bf16")),
+        lines="\n".join(lines),
     )
     fields = provided(job)
     if fields:
@@ -106,29 +104,11 @@ def provided(job: Job) -> dict[str, object]:
     return fields
 
 
-#: Fields of `model` that a recipe may have set, and the plan does without.
-_CLEARED = {
-    **dict.fromkeys(
-        (
-            "num_layers_in_first_pipeline_stage",
-            "num_layers_in_last_pipeline_stage",
-            "recompute_granularity",
-            "recompute_method",
-            "recompute_num_layers",
-            "recompute_modules",
-        )
-    ),
-    "account_for_embedding_in_pipeline_split": False,
-    "account_for_loss_in_pipeline_split": False,
-}
-
-
 def settings(job: Job) -> dict[str, object]:
     """Fields of the configuration: those of `model` are Megatron-LM's options."""
     config, hidden = job.config, strategies(job)
     sizes = batches(job, config.micro_batch)
     of_model: dict[str, object] = {
-        **_CLEARED,
         "expert_model_parallel_size": 1,
         "expert_tensor_parallel_size": job.tp,
         **{name: value for name, value in degrees(job).items() if name != GROUP_SIZE},
@@ -155,5 +135,6 @@ def settings(job: Job) -> dict[str, object]:
         "ddp.overlap_param_gather": False,
         "ddp.grad_reduce_in_fp32": hidden["accumulate_allreduce_grads_in_fp32"],
         "optimizer.use_distributed_optimizer": config.zero > 0,
+        "optimizer.use_precision_aware_optimizer": hidden["use_precision_aware_optimizer"],
         "dist.use_tp_pp_dp_mapping": False,
     }
