@@ -18,7 +18,6 @@ count, as the library leaves them out; so are expert balancing terms, which no g
 
 import re
 from collections.abc import Collection, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
@@ -27,7 +26,7 @@ from pydantic import ValidationError
 
 from formulations.errors import InstanceError
 from formulations.instance.documents import resource
-from formulations.instance.record import Record, shown
+from formulations.instance.record import shown
 from formulations.instance.sizes import TransformerSizes
 from formulations.instance.validation import found_and_allowed
 
@@ -162,7 +161,7 @@ def sizes_from_config(config: Mapping[str, object], where: str) -> TransformerSi
     for key, values in table.only.items():  # variants whose costs are not known
         if reader.value(key) not in values:
             raise reader.refuse(key, " or ".join(map(repr, values)))
-    stated = _values(reader, table.sizes) | {"model_type": reader.model_type}
+    stated = _values(reader, table.sizes)
     if reader.model_type == "bert":
         # A masked language model has no pooler; without a name it is the base model.
         stated["pooler"] = architecture != "BertForMaskedLM"
@@ -219,61 +218,6 @@ def _values(reader: ConfigReader, sizes: Mapping[str, Any]) -> dict[str, Any]:
             if values[name] is None and key == source:
                 raise reader.refuse(key, "what is not null")
     return values
-
-
-def config_from_sizes(sizes: TransformerSizes) -> dict[str, object] | None:
-    """A config.json that reads as these sizes; None where the table has no type of decoders for it.
-
-    Of their model type, or of the first that fits; what they do not state has its defaults.
-    """
-    for name in [sizes.model_type] if sizes.model_type else model_types():
-        written = {"model_type": name, **_written(sizes, model_types()[name])}
-        with suppress(InstanceError):
-            if not model_types()[name].architectures and _states(
-                sizes_from_config(written, name), sizes
-            ):
-                return written
-    return None
-
-
-def _written(sizes: TransformerSizes, table: ModelType) -> dict[str, object]:
-    """The fields of a type that state sizes; `_values` reads them."""
-    fields: dict[str, object] = {}
-
-    def add(record: Record | None, sources: Mapping[str, Any]) -> None:
-        for name, source in sources.items():
-            value = getattr(record, name, None)
-            if isinstance(source, dict):
-                add(value, source)
-            elif isinstance(source, list):
-                fields.update({} if value else dict.fromkeys(source, 0.0))
-            elif isinstance(source, str) and name not in (*_CONSTANT, "window"):
-                key = source.removesuffix(_OR_NULL)
-                if value is not None or key != source:
-                    fields[key] = value
-
-    add(sizes, table.sizes)
-    window = sizes.window
-    if "sliding_window" in table.defaults:
-        fields["sliding_window"] = window and window.tokens
-    if "use_sliding_window" in table.defaults:
-        fields["use_sliding_window"] = window is not None
-    if window is not None and "layer_types" in table.defaults:
-        kinds = [_ATTENTION_KINDS[window.covers(block)] for block in range(sizes.layers)]
-        fields["layer_types"] = kinds
-    return fields
-
-
-def _states(read: Record, stated: Record) -> bool:
-    """Whether a record says all that another one does, whose null is nothing said."""
-    for name, value in stated:
-        found = getattr(read, name)
-        if isinstance(value, Record) and isinstance(found, Record):
-            if not _states(found, value):
-                return False
-        elif value is not None and found != value:
-            return False
-    return True
 
 
 def reader_of(config: Mapping[str, object], where: str) -> ConfigReader:

@@ -82,8 +82,8 @@ class WindowSizes(Section):
 class TransformerSizes(Section):
     """Everything about a transformer that costs depend on. Defaults are GPT-2's conventions.
 
-    And what else a job says of it: `model_type`, `activation`, `norm_epsilon`, what is known of
-    rotary positions, and of the router in `moe`; null: not known, as where nobody stated it.
+    And what else a job says of it: `activation`, `norm_epsilon`, what is known of rotary positions,
+    and of the router in `moe`; null: not known, as where nobody stated it.
     """
 
     hidden_size: int = Field(ge=1, le=_MOST_WIDTH)
@@ -163,8 +163,6 @@ class TransformerSizes(Section):
     mtp_layers: int = Field(0, ge=0, le=100)
     """Train with so many multi-token prediction modules (DeepSeek-V3: 1), in the layer of the head;
     not part of the published parameter count."""
-    model_type: Name | None = None
-    """`model_type` of the config.json that states the sizes."""
 
     @model_validator(mode="after")
     def _fit(self) -> Self:
