@@ -17,10 +17,11 @@ from solver.export.job import Job
 from solver.export.launcher import HOSTS
 from solver.export.registry import EXPORTERS
 from tests.export.read_back import check_files
-from tests.export.stored import JOBS
+from tests.export.stored import JOBS, check_exports
 from tests.export_cases import job_of
 from tests.seeds import few_and_many
 
+test_scripts_are_as_stored = check_exports("accelerate")
 UNEVEN = job_of()
 
 

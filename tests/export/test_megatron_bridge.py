@@ -1,48 +1,22 @@
 """Megatron-Bridge's recipe: applied to a configuration, its fields are the plan's."""
 
 import sys
-from types import ModuleType
+from types import SimpleNamespace
 from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
 
 from solver.export import megatron_bridge
-from solver.export.job import Job
 from tests.export.stored import JOBS, check_exports
 from tests.recorded import as_recorded
 
 test_files_are_as_stored = check_exports("megatron-bridge")
-
-
-class Fields(ModuleType):
-    """A configuration or a module that takes every field."""
-
-    def __init__(self, **fields: object) -> None:
-        super().__init__("fields")
-        self.__dict__.update(fields)
-
-    def __getattr__(self, name: str) -> Any:
-        raise AttributeError(name)
-
-
-def applied(job: Job, layers: int, monkeypatch: pytest.MonkeyPatch) -> Fields:
-    """A configuration after the recipe of a job, without torch and Megatron-Bridge."""
-    training = "megatron.bridge.training"
-    torch = Fields(bfloat16="bfloat16", float16="float16", float32="float32")
-    monkeypatch.setitem(sys.modules, "torch", torch)
-    for name in ("megatron", "megatron.bridge", training):
-        monkeypatch.setitem(sys.modules, name, Fields())
-    for name in ("comm_overlap.CommOverlapConfig", "mixed_precision.MixedPrecisionConfig"):
-        module, kind = name.split(".")
-        monkeypatch.setitem(sys.modules, f"{training}.{module}", Fields(**{kind: Fields}))
-    scope: dict[str, Any] = {}
-    exec(compile(megatron_bridge.files(job)[megatron_bridge.RECIPE], "x.py", "exec"), scope)
-    parts = ("train", "ddp", "optimizer", "dist")
-    model, dataset = Fields(num_layers=layers, seq_length=4096), Fields(sequence_length=4096)
-    cfg = Fields(model=model, dataset=dataset, **{name: Fields() for name in parts})
-    result: Fields = scope["apply"](cfg)
-    assert result is cfg
-    return result
+MODULES = (
+    *("torch", "megatron", "megatron.bridge", "megatron.bridge.training"),
+    "megatron.bridge.training.comm_overlap",
+    "megatron.bridge.training.mixed_precision",
+)
 
 
 def test_recipes_set_the_recorded_fields(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -51,14 +25,22 @@ def test_recipes_set_the_recorded_fields(monkeypatch: pytest.MonkeyPatch) -> Non
     Before, a recipe's own bf16_mixed and overlaps overwrote what the plan says in ddp, and data of
     another length than the model's, or what excludes a layout, ended jobs at start.
     """
+    formats = {name: name for name in ("bfloat16", "float16", "float32")}
+    kinds = dict.fromkeys(("CommOverlapConfig", "MixedPrecisionConfig"), dict)
+    for name in MODULES:
+        monkeypatch.setitem(sys.modules, name, MagicMock(**formats, **kinds))
     figures = {}
     for name in ("uneven", "chunks", "fp16", "fp32", "fused"):
-        for part, fields in vars(applied(JOBS[name], 12, monkeypatch)).items():
-            if isinstance(fields, Fields):
-                told = {field: str(value) for field, value in vars(fields).items()}
-                figures[f"{name} {part}"] = [
-                    f"{f} = {told[f]}" for f in sorted(told) if f[0] != "_"
-                ]
+        scope: dict[str, Any] = {}
+        exec(megatron_bridge.files(JOBS[name])[megatron_bridge.RECIPE], scope)
+        parts = {part: SimpleNamespace() for part in ("train", "ddp", "optimizer", "dist")}
+        model = SimpleNamespace(num_layers=12, seq_length=4096)
+        dataset = SimpleNamespace(sequence_length=4096)
+        cfg = scope["apply"](SimpleNamespace(model=model, dataset=dataset, **parts))
+        for part, fields in vars(cfg).items():
+            told = fields if isinstance(fields, dict) else vars(fields)
+            figures[f"{name} {part}"] = [f"{field} = {told[field]}" for field in sorted(told)]
     as_recorded("recipes", figures)
+    cfg.model.num_layers = 13
     with pytest.raises(ValueError, match="12 layers, not 13"):
-        applied(JOBS["chunks"], 13, monkeypatch)
+        scope["apply"](cfg)

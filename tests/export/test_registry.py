@@ -2,11 +2,8 @@
 
 from typing import Any
 
-import pytest
-
 from formulations.errors import PlanError
 from formulations.plan import Degrees
-from formulations.space.launch import able
 from solver.export.job import Job
 from solver.export.registry import EXPORTERS, exported
 from tests.export.read_back import check_files
@@ -22,9 +19,7 @@ from tests.export_cases import (
     plan_of,
     recomputing,
 )
-from tests.hand_made import results
 from tests.recorded import as_recorded
-from tests.seeds import one_each
 
 
 def mixtral(precision: str, split: bool, tp: int) -> Job:
@@ -72,17 +67,3 @@ def test_who_takes_which_plan_is_recorded() -> None:
                 figures[f"{name}: {target}"] = str(error)
             assert (str(figures[f"{name}: {target}"])[0].isdigit()) != bool(exporter.faults(job))
     as_recorded("exports", figures)
-
-
-@pytest.mark.parametrize("seed", one_each(range(60), 20))
-def test_any_plan_is_exported_whole_or_refused(seed: int) -> None:
-    """Random plans: whoever takes one writes files that sum to it, and rules agree on who can."""
-    for result in results([seed]):
-        assert result.plan is not None
-        job = Job(result.instance, result.plan)
-        launchers = able(result.instance, result.plan)
-        for name, exporter in EXPORTERS.items():
-            if not exporter.faults(job):
-                check_files(name, job, exporter.files(job))
-            if name in ("megatron", "flagscale", "torchtitan") and name not in launchers:
-                assert exporter.faults(job)

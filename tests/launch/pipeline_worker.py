@@ -21,27 +21,18 @@ from tests.launch.tiny_model import Tiny, batch, kept, loss_of
 
 def recorded(stage: PipelineStage, log: list[str]) -> PipelineStage:
     """The stage, which writes every operation into the log as the schedule file does."""
-    runs: dict[str, Any] = {
-        name: getattr(stage, name)
-        for name in ("forward_one_chunk", "backward_one_chunk", "backward_weight_one_chunk")
-    }
-    index = stage.stage_index
+    kinds = {"forward_one_chunk": "F", "backward_one_chunk": "B", "backward_weight_one_chunk": "W"}
 
-    def forward(number: int, *args: Any, **options: Any) -> Any:
-        log.append(f"{index}F{number}")
-        return runs["forward_one_chunk"](number, *args, **options)
+    def logged(method: Any, kind: str) -> Any:
+        def run(number: int, *args: Any, full_backward: bool = True, **options: Any) -> Any:
+            log.append(f"{stage.stage_index}{kind if full_backward else 'I'}{number}")
+            told = {"full_backward": full_backward} if kind == "B" else {}
+            return method(number, *args, **told, **options)
 
-    def backward(number: int, *args: Any, full_backward: bool = True, **options: Any) -> Any:
-        log.append(f"{index}{'B' if full_backward else 'I'}{number}")
-        run = runs["backward_one_chunk"]
-        return run(number, *args, full_backward=full_backward, **options)
+        return run
 
-    def weights(number: int, *args: Any, **options: Any) -> Any:
-        log.append(f"{index}W{number}")
-        return runs["backward_weight_one_chunk"](number, *args, **options)
-
-    for name, run in zip(runs, (forward, backward, weights), strict=True):
-        setattr(stage, name, run)
+    for name, kind in kinds.items():
+        setattr(stage, name, logged(getattr(stage, name), kind))
     return stage
 
 
