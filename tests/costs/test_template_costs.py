@@ -28,8 +28,8 @@ def test_costs_are_the_recorded_ones() -> Cases:
                 layers=(0, num_layers), node=0, first_gpu=0, gpus=groups[0].gpus_per_node
             )
             template = Template(node_groups=(0,), stages=(stage,))
-        if seed % 4 == 2:  # starts that take time
-            late = [{"latency_s": 1e-6 * seed * j} for j, _ in enumerate(groups, 1)]
+        if seed % 4 in (0, 2):  # starts that take time
+            late = [{"latency_s": 1e-6 * (1 + seed) * j} for j, _ in enumerate(groups, 1)]
             pairs = zip(groups, late, strict=True)
             groups = tuple(group.but(inter_node=latency) for group, latency in pairs)
             instance = instance.but(cluster={"groups": groups})

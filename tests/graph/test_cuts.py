@@ -1,5 +1,7 @@
 """Simulated splits and the critical paths that are cuts."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -42,7 +44,11 @@ def test_step_times_and_cuts_are_the_recorded_ones(monkeypatch: pytest.MonkeyPat
         arcs, splits = path_of(layers, starts(layers))
         monkeypatch.setattr(cuts, "BATCH_BYTES", 1 << 10)
         simulated = evaluate(problem, arcs, splits, harvest=True)
-        first = evaluate(problem, arcs, splits, stop=lambda: True)
+        monkeypatch.setattr(cuts, "BATCH_BYTES", 1 << 14)
+        unlike = [m + n * problem.num_devices for n, m in enumerate(problem.micro_batches)]
+        lanes = replace(problem, micro_batches=tuple(unlike))
+        many = arcs[:1].repeat(999, 0), splits[:1].repeat(999, 0)
+        first = evaluate(lanes, *many, stop=lambda: True)
         monkeypatch.undo()
         assert simulated.cuts is not None
         values = [simulated.cuts.values(k, edges) for k, edges in enumerate(layers)]

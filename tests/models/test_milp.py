@@ -6,9 +6,9 @@ import pytest
 
 from formulations.models.layer_to_stage import excess
 from formulations.models.milp import choice_slack, pair_slack
-from formulations.models.model import Term
+from formulations.models.model import Term, weighted
 from tests.models.test_layer_to_stage import random_runs, values
-from tests.twins import MILP, check_alternatives
+from tests.twins import MILP, check_alternatives, size_of
 
 
 def value(term: Term) -> int:
@@ -50,6 +50,18 @@ def test_pair_rows_value_both_choices(seed: int) -> None:
             for key in keys
         ]
         assert max(rows) == costs[first, second][a:b].sum()
+
+
+def test_rows_and_variables_that_say_nothing_are_left_out() -> None:
+    """Of an x up to 5: at most 5 is certain, at most 4 not; a sum is a value, a difference not."""
+    for most, rows in ((5, 0), (4, 1)):
+        model = MILP.model()
+        x, condition = model.integer("x", 5), model.literal("condition")
+        model.at_most(0, x, most, condition)
+        assert size_of(model)[1] == rows
+        for factor, is_value in ((3, True), (-3, False)):
+            term = weighted([2, factor], [x, condition])
+            assert (model.maximum(1, [((), term)], 13, f"of_{most}") is term) is is_value
 
 
 def test_models_of_alternatives_are_the_recorded_ones() -> None:

@@ -10,7 +10,7 @@ from solver.heuristics.baselines import equal_chunks_plan
 from solver.heuristics.time_tables import TimeTables
 from solver.options import SolveOptions
 from solver.result import Status, Termination
-from solver.search import plan_search
+from solver.search import driver, plan_search
 from solver.search.driver import solve
 from tests.best_plans import check_space, check_verified, least_objective
 from tests.search.spaces import SPACES, cases
@@ -59,6 +59,22 @@ def test_time_limit_returns_the_incumbent_with_its_gap() -> None:
     assert result.gap is not None
     assert 0 < result.gap < 1
     check_verified(result, options)
+
+
+def test_models_are_written_and_reasons_told_where_there_are_any(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A model that is asked for; a reason where there is no plan, within 20 s and the time left."""
+    path, instance, limits = tmp_path / "model.pb", random_instance(0), list[float]()
+    result = solve(instance, SolveOptions(method="cpsat", write_model=path))
+    assert path.exists()
+    assert result.infeasibility is None
+    monkeypatch.setattr(driver, "explain", lambda _, limit_s: limits.append(limit_s))
+    none = instance.but(limits={"max_step_time_s": 1e-9})
+    for limit_s in (None, 3600.0, 5.0):
+        solve(none, SolveOptions(time_limit_s=limit_s))
+    assert limits[:2] == [20.0, 20.0]
+    assert limits[2] < 6
 
 
 def interrupt(*_: object) -> None:

@@ -97,7 +97,9 @@ def test_paths_are_the_recorded_ones() -> Cases:
         first = list(first_cuts(config.schedule, config.pp, 2 * config.pp, config.vpp))
         pool.of(config).update(first)
         known = [len(pool.of(each)) for each in (config, config.but(pp=9), config.but(vpp=9))]
-        plans = [harvest(space, placement, made, near, ns) for ns in (0, costs.longest_ns)]
+        plans = [harvest(space, placement, made, near, 0)]
+        bounds = [plans[0].step_time_ns * tenths // 10 for tenths in (5, 7, 8, 9)]
+        plans += [harvest(space, placement, made, near, bound_ns) for bound_ns in bounds]
         given = [shares_of(costs, each) for each in (ALL_FREE, Given(micro_batches=shares[-1]))]
         opened = [OpenConfig(costs, price) for price in (1.0, 0.37, 0.0)]
         counts = [len(first), *(len(plan.cuts) for plan in plans), plans[0].step_time_ns]

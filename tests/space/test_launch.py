@@ -9,7 +9,15 @@ from formulations.instance import Instance
 from formulations.instance.targets import TARGETS, Target
 from formulations.instance.workload import Recompute
 from formulations.plan import Degrees, Plan
-from formulations.space.launch import able, first_blocks, obstacles, runs, widened, zero_choices
+from formulations.space.launch import (
+    able,
+    first_blocks,
+    instance_choices,
+    obstacles,
+    runs,
+    widened,
+    zero_choices,
+)
 from tests.hand_made import pipelined_result
 from tests.random_spaces import random_space, spread
 from tests.recorded import Cases, recorded
@@ -102,10 +110,14 @@ def test_zero_stages_and_wider_spaces_are_the_recorded_ones(target: Target) -> C
         instance = random_space(seed, target)
         wide = spread(instance.but(search={"target": "any"}), 20)
         stages = [zero_choices(instance, config) for config in wide]
+        shards = [
+            list(instance_choices(instance.but(search={"optimizer_instances": (1, 2, 3)}), config))
+            for config in wide
+        ]
         runners = [each for each in TARGETS if runs(each, instance.search)]
         wider = {each: widened(instance, each) for each in TARGETS}
         assert target in runners
-        yield f"{target} {seed}", [stages, runners, wider]
+        yield f"{target} {seed}", [stages, shards, runners, wider]
 
 
 @pytest.mark.parametrize(

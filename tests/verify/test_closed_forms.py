@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from functools import partial
+from itertools import product
 
 import numpy as np
 import pytest
@@ -11,7 +12,8 @@ from solver.verify.bounds import Prover
 from solver.verify.closed_forms import ClosedForms, _Blocks, refuted
 from tests import brute_force
 from tests.best_plans import all_tables, refuted_share
-from tests.recorded import as_recorded
+from tests.bounds.drawn import drawn_configs
+from tests.recorded import Cases, as_recorded, digest, recorded
 from tests.seeds import few_and_many
 from tests.small_instances import random_instance
 
@@ -39,3 +41,26 @@ def test_bounds_never_exceed_the_optimum(seeds: Sequence[int], scatter_gather: b
         name = f"{tables.instance.name}, scatter {scatter_gather}"
         figures.setdefault(name, []).append([forms.work_ns()[0], *shares])
     as_recorded("verify_closed_forms", figures)
+
+
+@recorded("verify_closed_forms")
+def test_bounds_of_larger_clusters_are_the_recorded_ones() -> Cases:
+    """The work bound, and which configurations have no plan within 1.0 to 2.9 times it.
+
+    As they are, and with memory 300 times slower, where optimizers take long.
+    """
+    for name, slower in product(("deep 2", "three types 3", "experts 0"), (1, 300)):
+        instance, chosen, _ = drawn_configs()[name]
+        groups = []
+        for group in instance.cluster.groups:
+            speed = group.gpu.memory_bandwidth_bytes_per_s / slower
+            groups.append(group.but(gpu={"memory_bandwidth_bytes_per_s": speed}))
+        prover = Prover(PlanSpace(instance.but(cluster={"groups": tuple(groups)})))
+        forms = ClosedForms(prover, chosen)
+        work_ns = forms.work_ns()
+        shown = [
+            _Blocks(forms, alike).refuted(work_ns * tenths // 10).tolist()
+            for alike in (True, False)
+            for tenths in range(10, 30)
+        ]
+        yield f"{name} {slower}", [int(work_ns.sum()), digest(shown)]

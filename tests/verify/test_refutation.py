@@ -11,6 +11,7 @@ from solver.graph.problem import Intervals
 from solver.verify import orders
 from solver.verify.bounds import Prover
 from solver.verify.refutation import Refutation, question_of
+from solver.verify.stages import ChunkStages
 from tests.best_plans import refuted_share
 from tests.chain_instances import AFTER_NS, FAST, SLOW, chain_instance, chain_tables, measured_chain
 from tests.random_configs import random_optimum_ns, random_tables
@@ -41,6 +42,27 @@ def test_no_plan_is_refuted_with_uneven_shares_or_zones(seeds: Sequence[int], zo
             question = refutation(tables)
             assert not question.refutes(best + 1), seed
             yield f"seed {seed}, zones {zones}", refuted_share(question.refutes, best)
+
+
+@recorded("verify_refutation")
+def test_claims_about_several_chunks_are_the_recorded_ones() -> Cases:
+    """Asked anew for every claim, as a larger one leaves more runs of layers; none is too high."""
+    for seed in range(9, 49, 5):
+        tables = random_tables(seed, schedule="interleaved")
+        best = random_optimum_ns(seed, schedule="interleaved")
+        prover, config = Prover(PlanSpace(tables.instance)), tables.config
+
+        def refutes(below_ns: int) -> bool:
+            return question_of(prover, config, below_ns=below_ns).refutes(below_ns)  # noqa: B023
+
+        if best is not None:
+            assert not refutes(best + 1)
+            stages = question_of(prover, config, below_ns=best).stages
+            assert isinstance(stages, ChunkStages)
+            yield f"seed {seed}, chunks", [refuted_share(refutes, best), stages.limit]
+    single = random_tables(9)
+    question = question_of(Prover(PlanSpace(single.instance)), single.config, below_ns=1)
+    assert not isinstance(question.stages, ChunkStages)
 
 
 @each_of(range(160), 16)
