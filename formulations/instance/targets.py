@@ -194,7 +194,7 @@ PUBLISHED: dict[str, dict[str, float]] = {
 
 
 def traits(sizes: TransformerSizes) -> dict[str, object]:
-    """Kinds of the parts of a model, as `catalogue/launchers.yaml` has rules about them.
+    """What `catalogue/launchers.yaml` has rules about: sizes, and kinds of parts in words.
 
     None: not known. Biases of the feed-forward network are those of experts where all blocks have.
     """
@@ -205,24 +205,11 @@ def traits(sizes: TransformerSizes) -> dict[str, object]:
     stretched = str(scaling["rope_type"]) if scaling else "none"
     if scaling and any(scaling.get(key, n) != n for key, n in PUBLISHED.get(stretched, {}).items()):
         stretched += " of other lengths"
-    bools = (
-        *("attention_sinks", "branch_norms", "embedding_norm", "masked_lm_head"),
-        *("qk_norms", "qk_norms_of_all_heads", "rotary_positions"),
-    )
     return {
-        **{name: getattr(sizes, name) for name in bools},
+        **dict(sizes),
         "activation": activation and "gated " * sizes.gated_ffn + activation,
         "biases": " and ".join(name for name, there in biases.items() if there) or "none",
-        "experts": moe is not None,
-        "latent_attention": sizes.latent_attention is not None,
-        "learned_positions": sizes.learned_positions is not None,
-        "normalized": moe and moe.normalized,
-        "norm": sizes.norm,
         "rotary_scaling": stretched,
-        "rotary_share": sizes.rotary_share,
-        "scores": moe and moe.scores,
-        "shared_experts": moe is not None and moe.shared_experts > 0,
-        "window": sizes.window is not None,
     }
 
 
