@@ -8,7 +8,7 @@ import csv
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import accumulate, pairwise, product
+from itertools import accumulate, product
 from math import prod
 from typing import Any, NamedTuple
 
@@ -27,10 +27,10 @@ Place = tuple[int, int, int]  #: in its tensor group, among those with its weigh
 
 
 class Read(NamedTuple):
-    """places: by rank. layers: by stage and chunk, their numbers. sequences: of a step."""
+    """places: by rank. ends: layers before the end of each virtual stage. sequences: of a step."""
 
     places: Sequence[Place]
-    layers: Sequence[Sequence[Sequence[int]]]
+    ends: Sequence[int]
     micro_batches: int
     sequences: int
 
@@ -38,11 +38,6 @@ class Read(NamedTuple):
 def grid(tp: int, dp: int, pp: int, first: int = 0) -> list[Place]:
     """Places of ranks: tensor groups fastest, then data, then stages."""
     return [(t, d, first + k) for k, d, t in product(range(pp), range(dp), range(tp))]
-
-
-def on_ranks(pieces: Sequence[Sequence[int]], pp: int) -> list[Sequence[Sequence[int]]]:
-    """By stage and chunk, of pieces in the order of the layers."""
-    return [pieces[k::pp] for k in range(pp)]
 
 
 def settings(text: str) -> dict[str, Any]:
@@ -64,24 +59,21 @@ def arguments(text: str) -> dict[str, list[str]]:
     return {words[0][2:].replace("-", "_"): words[1:] for words in lines}
 
 
+PARALLEL = "tensor_model_parallel", "pipeline_model_parallel", "context_parallel"
+
+
 def of_megatron(options: Mapping[str, Any], job: Job) -> Read:
     """Megatron-LM's options, as numbers and text."""
-    tp, pp, cp = (int(options[f"{n}_size"]) for n in PARALLEL)
+    tp, pp, cp = (int(options[f"{name}_size"]) for name in PARALLEL)
     dp, blocks = job.world // (tp * pp * cp) * cp, int(options["num_layers"])
     micro, total = (int(options[f"{name}_batch_size"]) for name in ("micro", "global"))
     layout = options.get("pipeline_model_parallel_layout") or f"E{'t' * blocks}L"
-    mtp, number, pieces = layout.count("m"), 0, list[list[int]]()
-    stages = parsed(layout, pp, blocks, mtp)
-    for i in range(len(stages[0]) * pp):
-        names = [name for name in stages[i % pp][i // pp] if name != "mtp"]
-        pieces.append([*range(number, number + len(names))])
-        number += len(names)
+    stages = parsed(layout, pp, blocks, layout.count("m"))
+    pieces = [stages[i % pp][i // pp] for i in range(len(stages[0]) * pp)]
+    ends = [*accumulate(len(piece) - piece.count("mtp") for piece in pieces)]
     copies, rest = divmod(total, micro * dp // cp)
     assert rest == 0
-    return Read(grid(tp, dp, pp), on_ranks(pieces, pp), copies, total)
-
-
-PARALLEL = "tensor_model_parallel", "pipeline_model_parallel", "context_parallel"
+    return Read(grid(tp, dp, pp), ends, copies, total)
 
 
 def megatron(texts: Mapping[str, str], job: Job) -> Read:
@@ -131,9 +123,7 @@ def flagscale(texts: Mapping[str, str], job: Job) -> Read:
         assert list(map(json.loads, rows)) == recomputed
     split[0] += 1  # the embedding
     split[-1] += 1  # the head
-    bounds = [0, *accumulate(split)]
-    layers = [[[*range(*pair)]] for pair in pairwise(bounds)]
-    return Read(places, layers, copies, total)
+    return Read(places, [*accumulate(split)], copies, total)
 
 
 def deepspeed(texts: Mapping[str, str], job: Job) -> Read:
@@ -144,8 +134,7 @@ def deepspeed(texts: Mapping[str, str], job: Job) -> Read:
     if "planned_pipeline.py" in texts:
         module = settings(texts["planned_pipeline.py"])
         parts, pp, dp = module["PARTS"], module["STAGES"], module["REPLICAS"]
-    layers = [[[*range(*pair)]] for pair in pairwise(parts)]
-    return Read(grid(tp["autotp_size"], dp, pp), layers, copies, micro * copies * dp)
+    return Read(grid(tp["autotp_size"], dp, pp), parts[1:], copies, micro * copies * dp)
 
 
 def accelerate(texts: Mapping[str, str], job: Job) -> Read:
@@ -154,8 +143,8 @@ def accelerate(texts: Mapping[str, str], job: Job) -> Read:
     dp = told["PROCESSES"] // sizes.get("tp_size", 1)
     assert prod(sizes.values()) in (1, told["PROCESSES"])
     assert told["MICRO_BATCH"] * copies * dp == told["GLOBAL_BATCH"]
-    layers = [[[*range(told["BLOCKS"] + 2)]]]
-    return Read(grid(sizes.get("tp_size", 1), dp, 1), layers, copies, told["GLOBAL_BATCH"])
+    places = grid(sizes.get("tp_size", 1), dp, 1)
+    return Read(places, [told["BLOCKS"] + 2], copies, told["GLOBAL_BATCH"])
 
 
 READERS = {
@@ -181,10 +170,10 @@ def planned(job: Job) -> Iterator[tuple[str, int, Place]]:
 def check_files(target: ExportTarget, job: Job, texts: Mapping[str, str]) -> None:
     """Asserts that files start the plan's processes, with its layers and batches, on its GPUs."""
     plan, replica = [*planned(job)], job.plan.replicas[0]
-    layers = on_ranks([[*range(*stage.layers)] for stage in replica.stages], job.config.pp)
-    places, total = [place for *_, place in plan], job.instance.workload.global_batch
+    ends, total = [stage.layers[1] for stage in replica.stages], job.instance.workload.global_batch
     if target in READERS:
-        assert READERS[target](texts, job) == Read(places, layers, replica.micro_batches, total)
+        places = [place for *_, place in plan]
+        assert READERS[target](texts, job) == Read(places, ends, replica.micro_batches, total)
 
     # every host is started by its name or its place, with the GPUs of its ranks
     hosts, cases = texts["hosts.txt"].splitlines(), CASE.findall(texts["torchrun.sh"])

@@ -7,7 +7,6 @@ Scripts for Slurm and lists of hosts, which are the same for all targets, for Me
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
@@ -37,10 +36,9 @@ from tests.export_cases import (
 FOLDER = ROOT / "tests" / "data" / "exported"
 
 
-def in_parts(*degrees: Degrees, micro_batch: int = 2) -> Job:
+def in_parts(*degrees: Degrees) -> Job:
     """One replica of two stages, of 9 and 5 layers, in parts on the A100 node and one of A10."""
-    plan: dict[str, Any] = {"cuts": (0, 9, 14), "shares": (8,), "order": (0, 1)}
-    job = job_of(workload=UNTIED, micro_batch=micro_batch, pp=2, dp=1, **plan)
+    job = job_of(workload=UNTIED, pp=2, dp=1, cuts=(0, 9, 14), shares=(8,), order=(0, 1))
     (replica,) = job.plan.replicas
     stages = tuple(
         stage.but(group=Group(node=node, gpus=tuple(range(slot.width))), degrees=slot)
@@ -48,7 +46,7 @@ def in_parts(*degrees: Degrees, micro_batch: int = 2) -> Job:
     )
     config = job.config.but(degrees=degrees, nodes_used=(1, 1))
     changed = job.plan.but(config=config, replicas=(replica.but(stages=stages),))
-    return Job(job.instance.with_batch(8 * micro_batch), changed)
+    return Job(job.instance, changed)
 
 
 def sharing(method: str) -> Job:

@@ -10,10 +10,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
-from formulations.schedules.registry import held
 from solver.export import torchtitan
 from solver.export.job import Job
 from tests.export_cases import CHUNK_CUTS, UNTIED, job_of
@@ -88,24 +86,10 @@ def test_exported_schedule_gives_the_gradients_of_one_process(name: str, tmp_pat
     wanted = {name: weight.grad for name, weight in model.named_parameters()}
     found: dict[str, Any] = {}
     rows = csv.reader(io.StringIO(torchtitan.files(job)[torchtitan.SCHEDULE]))
-    for rank, ((log, gradients), row) in enumerate(zip(run(job, tmp_path), rows, strict=True)):
+    for (log, gradients), row in zip(run(job, tmp_path), rows, strict=True):
         assert log == row
-        assert _most_held(log, job.config.vpp * job.config.pp) == _planned(job, rank)
         assert not set(found) & set(gradients)
         found |= gradients
     assert set(found) == set(wanted)
     for key, gradient in wanted.items():
         assert torch.allclose(found[key], gradient, atol=1e-5), key
-
-
-def _most_held(log: list[str], stages: int) -> int:
-    """Most micro-batches, over all chunks, between forward and backward on a rank."""
-    steps = [{"F": 1, "W": 0}.get(cell.strip("0123456789"), -1) for cell in log]
-    return int(np.max(np.cumsum(steps)))
-
-
-def _planned(job: Job, rank: int) -> int:
-    """The same, as memory is counted."""
-    config = job.config
-    whole = held(config.schedule, config.pp, rank, job.micro_batches, config.vpp).whole
-    return int(whole.sum(axis=1).max())
