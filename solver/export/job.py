@@ -187,13 +187,14 @@ class Job:
 
     @property
     def yours(self) -> str:
-        """What files leave to the user, in words."""
+        """What files leave to the user, and whether they start all the same, in sentences."""
         sizes = self.instance.workload.sizes
         if sizes is None:
-            return "data, optimizer and the model"
+            return "Yours: data, optimizer and the model."
         names = ["activation", "norm_epsilon", *["rotary_base"] * sizes.rotary_positions]
         unknown = [name for name in names if getattr(sizes, name) is None]
-        return "data and optimizer" + f", and of the model {', '.join(unknown)}" * bool(unknown)
+        of_model = f", and of the model {', '.join(unknown)}" * bool(unknown)
+        return f"Yours: data and optimizer{of_model}. As it stands, the job trains on mock data."
 
     @property
     def recompute_way(self) -> Recompute:

@@ -35,7 +35,8 @@ def launcher_files(
     """Scripts, host list, rank table, and what to read first.
 
     usage: what follows the host on the command line. command: what torchrun runs. setup: lines
-    before that. exports: further variables, per host. start: what to put for `usage`.
+    before that. exports: further variables, per host. start: what to put for `usage`,
+    where the model is written.
     """
     hosts, more = job.hosts, exports or {}
     cases = [
@@ -62,7 +63,8 @@ def launcher_files(
     table = io.StringIO()
     csv.writer(table, lineterminator="\n").writerows([Rank._fields, *job.ranks])
     names = "".join(f"{host.name}\n" for host in hosts)
-    read_first = template(README).format(job=job, start=start or usage)
+    user_model = job if start else job.with_own_model
+    read_first = template(README).format(job=user_model, start=start or usage)
     return {
         README: read_first,
         TORCHRUN: torchrun,

@@ -115,8 +115,7 @@ def argument_file(job: Job, title: str, planned: Mapping[str, object]) -> str:
     sections = {
         f"# {title}\n# {places}\n": planned,
         "# The model.\n": model(job),
-        f"# Yours: {job.yours}. As it stands, the job trains on mock data.\n": USERS
-        | vocabulary(job),
+        f"# {job.yours}\n": USERS | vocabulary(job),
     }
     return "".join(head + _lines(options) for head, options in sections.items() if options)
 

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import pytest
+
 from formulations.errors import PlanError
 from formulations.plan import Degrees
 from solver.export.job import Job
@@ -67,3 +69,13 @@ def test_who_takes_which_plan_is_recorded() -> None:
                 figures[f"{name}: {target}"] = str(error)
             assert (str(figures[f"{name}: {target}"])[0].isdigit()) != bool(exporter.faults(job))
     as_recorded("exports", figures)
+
+
+def test_own_models_are_neither_refused_nor_written() -> None:
+    """BERT is no causal model: without its flag, Megatron-LM's export says which option to take."""
+    job = job_of(workload="catalogue: bert-base", cuts=(0, 4, 7, 9, 14))
+    with pytest.raises(PlanError, match=r"embedding_norm: true .* allowed: --own-model"):
+        exported(job.instance, job.plan, "megatron", "plan.json")
+    texts = exported(job.instance, job.plan, "megatron", "plan.json", own_model=True)
+    assert texts["README.md"].endswith("Yours: data, optimizer and the model.\n")
+    assert "--hidden-size" not in texts["megatron_args.txt"]
