@@ -1,27 +1,16 @@
 """What a plan asks of whoever launches it, held against the rules of the launch targets."""
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple, get_args
+from typing import Any, get_args
 
 from formulations.costs.context import context_methods
+from formulations.errors import Fault
 from formulations.instance import Instance, SearchSpace
 from formulations.instance.search import ScheduleName, ZeroStage
 from formulations.instance.targets import LAUNCHERS, TARGETS, Demands, Launcher, Refusal, Target
 from formulations.instance.workload import Recompute
 from formulations.plan import PARAMETERS_SPLIT, STATES_SPLIT, Configuration, Plan
 from formulations.space.slots import mesh_fault, runs_degrees
-
-
-class Obstacle(NamedTuple):
-    """A decision of a plan, or a field of its workload, that a framework cannot run, in words.
-
-    change: what to write for a plan that it can run.
-    """
-
-    field: str
-    value: object
-    found: str
-    change: str
 
 
 def decisions(instance: Instance, plan: Plan) -> dict[str, list[object]]:
@@ -69,8 +58,8 @@ def first_blocks(instance: Instance, plan: Plan) -> int | None:
     return largest if alike else None
 
 
-def obstacles(instance: Instance, plan: Plan, target: str) -> list[Obstacle]:
-    """The decisions of a plan that one of `LAUNCHERS` cannot run; none where it can launch it."""
+def obstacles(instance: Instance, plan: Plan, target: str) -> list[Fault]:
+    """What of a plan one of `LAUNCHERS` cannot run, and what to write for one that it can."""
     launcher, decided = LAUNCHERS[target], decisions(instance, plan)
     untrained = list(launcher.untrained(instance.workload))
     # what rules about single fields of `search` exclude, then those about several
@@ -97,7 +86,7 @@ def obstacles(instance: Instance, plan: Plan, target: str) -> list[Obstacle]:
     return barring
 
 
-def model_obstacles(instance: Instance, target: str) -> list[Obstacle]:
+def model_obstacles(instance: Instance, target: str) -> list[Fault]:
     """What of a model one of `LAUNCHERS` does not build itself; none of one that was counted."""
     launcher, sizes = LAUNCHERS[target], instance.workload.sizes
     change = "--own-model, and a model of yours"
@@ -105,10 +94,10 @@ def model_obstacles(instance: Instance, target: str) -> list[Obstacle]:
     return [_obstacle(refusal, launcher, change) for refusal in refusals]
 
 
-def _obstacle(refusal: Refusal, launcher: Launcher, change: str) -> Obstacle:
+def _obstacle(refusal: Refusal, launcher: Launcher, change: str) -> Fault:
     value = str(refusal.value).lower() if isinstance(refusal.value, bool) else refusal.value
     text = f"{refusal.field}: {value} is not for {launcher.name}, {refusal.reason}"
-    return Obstacle(refusal.field, refusal.value, text, change)
+    return Fault(text, change)
 
 
 def _unlike(instance: Instance, plan: Plan, target: str) -> list[Refusal]:

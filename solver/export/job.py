@@ -15,10 +15,10 @@ from importlib import resources
 from itertools import groupby
 from typing import NamedTuple
 
+from formulations.errors import Fault
 from formulations.instance import Cluster, Instance
 from formulations.instance.workload import Recompute
 from formulations.plan import Configuration, Degrees, Group, Plan, Recomputed
-from formulations.space.launch import Obstacle
 
 Place = tuple[str, int]  #: host, index of a GPU there
 
@@ -203,14 +203,14 @@ class Job:
         return next((recomputed.way for recomputed, piece in pairs if piece.blocks), "none")
 
 
-def host_faults(job: Job) -> Iterator[Obstacle]:
+def host_faults(job: Job) -> Iterator[Fault]:
     """Hosts that no launcher can lay out, one after the other."""
     cluster, names = job.instance.cluster, [host.name for host in job.hosts]
     if clash := name_clash(cluster):
-        yield Obstacle("cluster", cluster.groups, clash, f"{APART}, and solve again")
+        yield Fault(clash, f"{APART}, and solve again")
     elif len(set(names)) < len(names):
         torn = "a host whose ranks do not follow each other"
-        yield Obstacle("cluster", names, torn, "a plan that verify accepts")
+        yield Fault(torn, "a plan that verify accepts")
 
 
 #: For the shell: programs started from there find the modules of this folder.

@@ -300,12 +300,13 @@ def _experts(sizes: TransformerSizes, moe: MoeSizes) -> Options:
 def strategies(job: Job) -> Options:
     """Memory strategies, formats, and what the plan assumes to be hidden."""
     workload, overlap = job.instance.workload, job.instance.search.overlap
+    groups = job.config.optimizer_instances
     moments = "bf16" if workload.optimizer_state == "bf16" else None
     in_fp32 = workload.gradient_bytes == 4
     return {
         **recomputation(job),
         "use_distributed_optimizer": job.config.zero > 0,
-        "num_distributed_optimizer_instances": instances(job),
+        "num_distributed_optimizer_instances": groups if groups > 1 else None,
         "use_precision_aware_optimizer": moments is not None,
         "exp_avg_dtype": moments,
         "exp_avg_sq_dtype": moments,
@@ -320,12 +321,6 @@ def strategies(job: Job) -> Options:
         "cross_entropy_loss_fusion": workload.fused_cross_entropy,
         "cross_entropy_fusion_impl": "te" if workload.fused_cross_entropy else None,
     }
-
-
-def instances(job: Job) -> int | None:
-    """Groups of replicas that each have all optimizer states; None for one."""
-    number = job.config.optimizer_instances
-    return number if number > 1 else None
 
 
 def recomputation(job: Job) -> Options:

@@ -3,10 +3,10 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from formulations.errors import PlanError
+from formulations.errors import Fault, PlanError
 from formulations.instance import Instance
 from formulations.plan import Plan
-from formulations.space.launch import Obstacle, model_obstacles, obstacles
+from formulations.space.launch import model_obstacles, obstacles
 from solver.export import accelerate, deepspeed, flagscale, megatron, megatron_bridge, torchtitan
 from solver.export.job import Job, host_faults
 from solver.options import ExportTarget
@@ -20,7 +20,7 @@ class Exporter:
     launcher: str
     files: Callable[[Job], dict[str, str]]
 
-    def faults(self, job: Job) -> list[Obstacle]:
+    def faults(self, job: Job) -> list[Fault]:
         """What it cannot express."""
         return [
             *obstacles(job.instance, job.plan, self.launcher),
@@ -52,5 +52,5 @@ def exported(
     for fault in exporter.faults(job):
         able = [name for name, rival in EXPORTERS.items() if not rival.faults(job)]
         others = f", or --to {' or '.join(able)}" if able else ""
-        raise PlanError(where, fault.found, f"{fault.change}{others}")
+        raise PlanError(where, fault.found, f"{fault.allowed}{others}")
     return exporter.files(job)

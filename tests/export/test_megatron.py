@@ -28,9 +28,7 @@ def test_models_are_written_or_refused_as_recorded() -> None:
     for name in workload_catalogue():
         instance = instance_of(f"catalogue: {name}, sequence_length: 512")
         job = replace(UNEVEN, instance=UNEVEN.instance.but(workload=instance.workload))
-        refused = [
-            f"{fault.found}: {fault.change}" for fault in model_obstacles(instance, "megatron")
-        ]
+        refused = list(map(": ".join, model_obstacles(instance, "megatron")))
         written = [f"{option} {value}" for option, value in megatron.model(job).items() if value]
         figures[name] = refused or written
         figures[f"{name}: provider"] = digest({n: str(v) for n, v in provided(job).items()})

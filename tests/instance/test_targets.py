@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from formulations.instance.catalogue import workload_catalogue
 from formulations.instance.search import SearchFile
 from formulations.instance.targets import (
     LAUNCHERS,
@@ -52,6 +53,9 @@ def test_refusals_are_the_recorded_ones() -> Cases:
             untrained = list(launcher.untrained(workload))
             stages = launcher.most_stages(workload), chain_of(workload), mixed_gradients(workload)
             yield f"{name}, {model}", [digest(refused), digest([untrained, stages])]
+    for name, entry in workload_catalogue().items():
+        unbuilt = LAUNCHERS["megatron"].unbuilt(entry.sizes)
+        yield f"{name} in Megatron-LM", [refusal.field for refusal in unbuilt]
     yield "sharded", sum(each.sharded for each in demands)
     yield "who", [launchers("micro_batches", "uneven"), launchers("recompute_per", "stage")]
 
