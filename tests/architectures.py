@@ -48,12 +48,7 @@ def gpt(hidden: int, layers: int, heads: int, vocabulary: int, positions: int) -
 def build(sizes: Architecture, s: int, flash: bool = False) -> Workload:
     """Workload of one batch of 8 sequences."""
     return build_workload(
-        sizes,
-        name="w",
-        source="test",
-        sequence_length=s,
-        global_batch=8,
-        flash_attention=flash,
+        sizes, name="w", source="test", sequence_length=s, global_batch=8, flash_attention=flash
     )
 
 

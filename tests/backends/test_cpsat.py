@@ -1,15 +1,11 @@
-"""The CP-SAT backend speaks the project's words, as that of HiGHS does."""
-
-from collections.abc import Callable
+"""The CP-SAT backend: bounds as integers, and models that are none."""
 
 import pytest
 from ortools.sat.python import cp_model
 
-from solver.backends import cpsat, highs
-from solver.backends.outcome import Outcome
+from solver.backends import cpsat
 from solver.options import SolveOptions
 from solver.result import Status, Termination
-from tests.backends import test_highs as test_highs_backend
 
 
 def least(bound: int) -> cp_model.CpModel:
@@ -18,26 +14,6 @@ def least(bound: int) -> cp_model.CpModel:
     model.add(x >= bound)
     model.minimize(x)
     return model
-
-
-Solved = Callable[[int], Outcome]
-
-
-@pytest.fixture(params=["cpsat", "highs"])
-def solved(request: pytest.FixtureRequest) -> Solved:
-    if request.param == "highs":
-        return lambda bound: highs.run(test_highs_backend.least(bound), SolveOptions())
-    return lambda bound: cpsat.run(least(bound), SolveOptions())
-
-
-@pytest.mark.parametrize("found", [3, 0, None])
-def test_closed_models(solved: Solved, found: int | None) -> None:
-    """A solved model has objective, equal bound and values, else none; an optimum of 0 is one."""
-    outcome = solved(11 if found is None else found)
-    status = Status.INFEASIBLE if found is None else Status.OPTIMAL
-    assert (outcome.status, outcome.termination) == (status, Termination.CLOSED)
-    assert (outcome.objective, outcome.bound) == (found, found)
-    assert (outcome.values and outcome.values[0]) == (found and pytest.approx(found))
 
 
 def test_unknown_is_not_infeasible() -> None:

@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 
 from bench.accuracy import predicted, summaries
-from bench.accuracy_choices import choices, figures, regret
+from bench.accuracy_choices import choices, figures
 from bench.calculon import Figures, compared, configurations, error, group_of, instances, why_not
-from bench.calculon_study import priced, with_schedules
 from bench.calculon_terms import Calculon
 from bench.calibrate import FIGURES, FITS, fit_all, log_errors
 from bench.evidence import read
@@ -18,8 +17,6 @@ from bench.read_published import read_all
 from bench.runs import Row
 from formulations.instance.catalogue import gpu_catalogue
 from formulations.instance.instance import MARGIN_OF_MEASURED_PEAKS, MEASURED_PEAKS
-from solver.options import SolveOptions
-from solver.search.driver import solve
 
 
 def bounds(benchmark: str) -> dict[str, tuple[int, float, float]]:
@@ -60,15 +57,6 @@ def test_measured_steps_bring_error_and_regret_down(reference: Path) -> None:
     assert every["regret"] < 0.001
     for rule in ("analytic model", "FASOP's scaling", "Megatron-LM's takeaways"):
         assert rules[rule]["regret"] > one["regret"]
-
-
-@pytest.mark.slow
-def test_regret_is_that_of_the_pick(reference: Path) -> None:
-    """A rule that deems the longest step best is as much slower as that; the truth is not."""
-    choice, own = max(choices(reference).items(), key=lambda item: len(item[1]))
-    times = [step.measured_s for step in own]
-    assert regret({choice: list(own)}, lambda step: step.measured_s) == 0
-    assert regret({choice: list(own)}, lambda s: -s.measured_s) == max(times) / min(times) - 1
 
 
 # Calculon's model of GPT-3 175B, taken apart, and ours beside it.
@@ -122,19 +110,6 @@ def test_steps_and_memory_are_near_calculons(rows: list[Figures]) -> None:
             assert 1.0 <= ours["activations"] / theirs["activations"] <= 34 / 26 * 1.1
         assert ours["weights"] == pytest.approx(theirs["weights"], rel=0.2)
         assert ours["gradients"] > theirs["gradients"]
-
-
-@pytest.mark.slow
-def test_best_1f1b_plan_is_not_above_calculons(every: list[Row]) -> None:
-    """Ours is proved to 1 %, and none of Calculon's 1F1B plans that fit is below its bound."""
-    base = with_schedules(instances()["its figures"], ("1f1b",))
-    result = solve(base, SolveOptions(gap=0.01))
-    theirs_ns = min(ns for ns, _ in priced(base, every[::EVERY]))
-    assert result.gap is not None
-    assert result.gap <= 0.01
-    assert result.step_time_ns is not None
-    assert result.bound is not None
-    assert result.bound <= result.step_time_ns <= theirs_ns
 
 
 # How far the compute model is from published times, with the catalogue's efficiency figures.

@@ -18,6 +18,7 @@ from solver.heuristics.time_tables import TimeTables
 from solver.verify import closed_forms as verified_forms
 from solver.verify.bounds import Prover
 from tests.bounds.test_closed_forms import bounds_of
+from tests.conftest import present
 from tests.graph.drawn import NO_CUTOFF, uneven_optimum_ns, uneven_tables
 from tests.random_configs import (
     WITH_NEW,
@@ -45,8 +46,7 @@ def check(costs: CostTables, best: int) -> None:
     if costs.config.vpp > 1:  # lanes and one replica are not for devices with several chunks
         return
     lanes = Uneven(intervals, placer)
-    remaining = lanes.thinned(lanes.everything(best + 1), best + 1)
-    assert remaining is not None
+    remaining = present(lanes.thinned(lanes.everything(best + 1), best + 1))
     assert lanes.bound_ns(0, best + 1, remaining) <= best
     if costs.instance.search.micro_batches == "even" and costs.config.pp > 1:
         replica = SurrogateReplica(intervals, placer, classes_of(intervals))

@@ -62,9 +62,7 @@ def run(stdout: int, *arguments: object, **variables: str) -> tuple[int, str]:
 
 
 @pytest.mark.parametrize(
-    "arguments",
-    [("--version",), ("report", "PLAN", "--out", "PAGE")],
-    ids=" ".join,
+    "arguments", [("--version",), ("report", "PLAN", "--out", "PAGE")], ids=" ".join
 )
 def test_closed_pipe_changes_no_exit_code(
     arguments: tuple[str, ...], closed_pipe: int, plan_file: Path, tmp_path: Path

@@ -12,6 +12,7 @@ from formulations.instance import Instance
 from formulations.plan import Recomputed, uniform_plan
 from solver.simulate import step_time_ns
 from tests.chain_instances import equal_nodes
+from tests.conftest import present
 from tests.costs.drawn import drawn
 from tests.hand_made import results
 from tests.oracles.agreement import pages_suffice
@@ -52,8 +53,7 @@ def test_rounding_of_random_plans_stays_below_the_bound(seeds: Sequence[int]) ->
     """Integer step time minus the one with a millionth of the rounding is within the bound."""
     errors = []
     for result in results(seeds):
-        plan = result.plan
-        assert plan is not None
+        plan = present(result.plan)
         costs = plan_costs(result.instance, plan)
         layers = len(result.instance.workload.layers)
         bound = rounding_error_ns(plan.config, layers, max(costs.micro_batches))

@@ -24,13 +24,6 @@ def _listed(count: int) -> Shortlist:
     return shortlist(load_instance(HOMO_SMALL), count, options)[1]
 
 
-def test_a_plan_unlike_the_first_comes_before_its_twin() -> None:
-    """The twin shares the first one's error; the third, predicted slower, has one of its own."""
-    means = np.array([0.0, 0.001, 0.02])
-    joint = 0.01 * np.array([[1, 0.999, 0], [0.999, 1, 0], [0, 0, 1]])
-    assert [i for i, _ in picked(means, joint, 2)] == [0, 2]
-
-
 def test_each_pick_lowers_the_expected_minimum_most() -> None:
     """Against the means of all pairs over the same draws."""
     rng = np.random.default_rng(1)
@@ -44,12 +37,6 @@ def test_each_pick_lowers_the_expected_minimum_most() -> None:
         pairs = [np.minimum(times[:, first], times[:, j]).mean() for j in range(6)]
         assert pairs[second] == min(pairs)
         assert gain == pytest.approx(1 - min(pairs) / times[:, first].mean())
-
-
-def test_no_plan_is_listed_that_cannot_be_faster() -> None:
-    """Where all errors are shared, the best prediction is the fastest."""
-    means = np.array([0.0, 0.1, 0.2])
-    assert [i for i, _ in picked(means, np.ones((3, 3)), 3)] == [0]
 
 
 def test_shortlists_are_recorded() -> None:

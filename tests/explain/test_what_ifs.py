@@ -94,7 +94,7 @@ def test_bug_changes_that_keep_the_plan_had_no_plan_without_time(
             assert gain_text(answer).endswith("at least, not reached in time")
 
 
-@each_of(range(40), 10)
+@each_of(range(40), 20)
 def test_what_a_change_keeps_of_a_plan_is_a_plan_of_it(seed: int) -> None:
     """`verify` accepts it in the changed instance; more machines and memory keep every plan."""
     instance = widened(seed)

@@ -15,6 +15,7 @@ from solver.backends import cpsat
 from solver.fleets.instantiate import instantiate
 from solver.options import SolveOptions
 from solver.result import Status
+from tests.conftest import present
 from tests.twins import CPSAT, TWINS, Twin
 
 
@@ -119,7 +120,6 @@ def test_a_thousand_nodes() -> None:
         for n in range(8, 16)
     )
     problem = InstantiationProblem(kinds, (1000,), 3, 2048)
-    step = found_step(problem)
-    assert step is not None
+    step = present(found_step(problem))
     shorter = InstantiationModel(CpSat(), problem, latest_ns=step - 1)
     assert cpsat.run(shorter.model.native, SolveOptions()).status is Status.INFEASIBLE

@@ -9,6 +9,7 @@ from solver.graph import all_orders
 from solver.graph.all_orders import free_order, lane_width, order_graph
 from solver.graph.problem import Intervals
 from tests import brute_force
+from tests.conftest import present
 from tests.graph.drawn import NO_CUTOFF, drawn_tables, even_tables, figures
 from tests.recorded import Cases, recorded
 from tests.seeds import one_each
@@ -21,8 +22,7 @@ def test_all_orders_at_once_equal_brute_force(seed: int, schedule: ScheduleName 
     costs = even_tables(seed, schedule)
     if costs is None:
         pytest.skip("no such configuration")
-    problem = free_order(Intervals(costs), Placer(costs))
-    assert problem is not None
+    problem = present(free_order(Intervals(costs), Placer(costs)))
     outcome = solve_split(problem, NO_CUTOFF)
     assert outcome.complete
     assert outcome.step_time_ns == brute_force.optimum_ns(costs)

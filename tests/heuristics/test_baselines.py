@@ -28,6 +28,7 @@ from solver.heuristics.node_orders import node_orders
 from solver.heuristics.time_tables import TimeTables
 from solver.simulate import step_time_ns
 from tests.chain_instances import SLOW, all_splits, chain_instance, chain_of, chain_tables
+from tests.conftest import present
 from tests.random_spaces import random_space, spread
 from tests.recorded import Cases, digest, recorded
 from tests.seeds import few_and_many, one_each
@@ -67,8 +68,8 @@ def growing(memory_gib: float, blocks: int) -> Instance:
 
 
 def instances() -> Iterator[tuple[str, Instance]]:
-    yield from ((f"tiny {seed}", random_instance(seed)) for seed in range(16))
-    yield from ((f"space {seed}", random_space(seed, "any")) for seed in range(6))
+    yield from ((f"tiny {seed}", random_instance(seed)) for seed in range(8))
+    yield from ((f"space {seed}", random_space(seed, "any")) for seed in range(3))
     sizes = [(9, 4), (5, 4), (3, 4), (2.3, 4), (2, 4), (3.7, 3), (3.4, 3)]
     yield from ((f"{memory} GiB, {n} blocks", growing(memory, n)) for memory, n in sizes)
 
@@ -92,31 +93,11 @@ def test_plans_fit_take_their_simulated_time_and_are_the_recorded_ones(
             )
 
 
-def every_minmax_time(instance: Instance) -> list[int]:
-    """Step times of the min-max splits of all configurations and orders, none left out."""
-    times = []
-    for config in configs(instance):
-        space = SplitSpace(build_tables(instance, config))
-        for order in node_orders(config.nodes_used, 64):
-            split = minmax_of(space.balance(order))
-            if split:
-                times.append(step_time_ns(space.costs(order, split)))
-    return times
-
-
-@pytest.mark.parametrize("seed", one_each(range(25), 5))
-def test_leaving_out_hopeless_candidates_loses_nothing(seed: int) -> None:
-    instance = random_instance(seed)
-    found = minmax_plan(instance, configs(instance))
-    assert (found and found[1]) == min(every_minmax_time(instance), default=None)
-
-
 @pytest.mark.parametrize("limit", ["max_step_time_s", "max_cost_usd_per_step"])
 def test_plans_beyond_a_limit_are_refused(limit: str) -> None:
     """Just inside and just outside the step time and the cost of the only plan, at 1 USD/h."""
     instance = chain_instance([1, 1], [SLOW])
-    found = minmax_plan(instance, configs(instance))
-    assert found is not None
+    found = present(minmax_plan(instance, configs(instance)))
     best = found[1] / 1e9 / (1 if limit == "max_step_time_s" else 3600)
     for value, expected in ((best * 1.001, found), (best * 0.999, None)):
         limited = instance.but(limits={limit: value})
@@ -198,8 +179,7 @@ def test_amp_splits_are_the_best_of_all_by_its_estimate(seeds: Sequence[int]) ->
 def test_amp_chooses_by_its_estimate(seed: int) -> None:
     """No configuration of the same nodes has a lower one, unless its bound is above the plan's."""
     instance = random_instance(seed)
-    found = amp_plan(instance, configs(instance))
-    assert found is not None
+    found = present(amp_plan(instance, configs(instance)))
     nodes_used = found[0].config.nodes_used
     order = tuple(j for j, count in enumerate(nodes_used) for _ in range(count))
     times, estimates = TimeTables(instance), dict[Configuration, int]()

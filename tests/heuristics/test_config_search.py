@@ -8,6 +8,7 @@ from formulations.costs.tables import build_tables
 from formulations.instance.search import ScheduleName
 from solver.heuristics.config_search import LONGEST_NS, ConfigSearch, State
 from solver.heuristics.trial import PathPool
+from tests.conftest import present
 from tests.heuristics.test_stage_orders import random_tables as wide_tables
 from tests.random_configs import WITH_NEW, random_optimum_ns, random_tables
 from tests.recorded import Cases, as_recorded, recorded
@@ -60,8 +61,7 @@ def test_plans_of_many_layers_and_nodes_are_the_recorded_ones(uneven: bool) -> C
                 search={"micro_batches": "uneven"}, workload={"global_batch": 24}
             )
         search = ConfigSearch(build_tables(instance, tables.config), PathPool())
-        start = first(search, LONGEST_NS)
-        assert start is not None
+        start = present(first(search, LONGEST_NS))
         found = list(search.improvements(start, Random(seed), 16, lambda: False))[-1]
         yield (
             f"wide {seed} {uneven}",

@@ -27,6 +27,7 @@ from solver.heuristics.stage_orders import (
 )
 from solver.heuristics.trial import PathPool
 from solver.simulate import step_time_ns
+from tests.conftest import present
 from tests.recorded import Cases, as_recorded, digest, recorded, summary
 from tests.seeds import one_each
 from tests.small_instances import (
@@ -72,8 +73,7 @@ def random_tables(seed: int) -> CostTables:
 
 
 def start(search: ConfigSearch) -> State:
-    state = search.judged(ALIKE, (2,) * 4, (0, 3, 6, 9, 12))
-    assert state is not None
+    state = present(search.judged(ALIKE, (2,) * 4, (0, 3, 6, 9, 12)))
     return state
 
 

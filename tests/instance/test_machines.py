@@ -41,11 +41,7 @@ def test_evidence_is_the_recorded_one() -> Cases:
                 peaks = [gpu.half_peak, gpu.peak_outside_blocks(precision)]
                 yield (
                     f"{gpu.name} {len(gpu.assumed_peaks)} {precision}",
-                    [
-                        *(evidence.kind for evidence in stated),
-                        digest(stated),
-                        *peaks,
-                    ],
+                    [*(evidence.kind for evidence in stated), digest(stated), *peaks],
                 )
 
 

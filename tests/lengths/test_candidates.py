@@ -12,13 +12,7 @@ from formulations.lengths import row_times
 from formulations.lengths.problem import Replica
 from formulations.plan import Configuration
 from solver.lengths import candidates as module
-from solver.lengths.candidates import (
-    _variants,
-    candidates,
-    found_strategies,
-    switch_times,
-    useful,
-)
+from solver.lengths.candidates import _variants, candidates, found_strategies, switch_times, useful
 from solver.study.store import open_study
 from tests.command_line import output
 from tests.mixed_lengths import mixed_strategies, small
@@ -59,7 +53,7 @@ def test_rows_are_those_of_the_model(name: str) -> None:
     """
     instance, every = strategies(name)
     most = instance.workload.sequence_length
-    for rows in every[:: 4 if name == "mixed" else 1]:
+    for rows in every[:: 8 if name == "mixed" else 1]:
         plan = rows.plan.but(config={"micro_batch": 8})
         number = 8 * sum(replica.micro_batches for replica in plan.replicas)
         of_eight = plan_costs(row_times.of_rows(instance, rows.strategy.longest // 8, number), plan)

@@ -3,15 +3,7 @@
 import pytest
 
 from formulations.errors import NoPlanError
-from formulations.lengths.problem import (
-    Atom,
-    Mixed,
-    Replica,
-    Rows,
-    RowTime,
-    Strategy,
-    Switching,
-)
+from formulations.lengths.problem import Atom, Mixed, Replica, Rows, RowTime, Strategy, Switching
 from formulations.lengths.tour import Group, Tour, step_ns
 from solver.lengths.candidates import candidates
 from solver.lengths.choose import ascending, build_lengths, choose

@@ -10,14 +10,7 @@ from formulations.instance import Instance
 from formulations.instance.load import parse_instance
 from solver.evaluate.launched import run_of_degrees
 from solver.evaluate.run_plan import planned as planned_run
-from solver.measure.calibration import (
-    MACHINE,
-    Factors,
-    Fit,
-    MeasuredStep,
-    Tangent,
-    fit,
-)
+from solver.measure.calibration import MACHINE, Factors, Fit, MeasuredStep, Tangent, fit
 from solver.measure.steps_file import read_steps
 from tests.conftest import text_of
 

@@ -15,6 +15,7 @@ from solver.search import critical_path
 from solver.search.critical_path import CutLoop, model_engine
 from solver.search.paths import OpenConfig
 from tests.brute_force import optimum_ns
+from tests.conftest import present
 from tests.random_configs import scheduled, slower, zoned
 from tests.recorded import Cases, recorded
 from tests.small_instances import random_instance
@@ -49,8 +50,7 @@ def all_tables(instance: Instance) -> list[CostTables]:
 def test_config_that_no_plan_can_beat_stays_outside(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(critical_path, "FIRST_SHAPES", 1)
     tables = next(t for t in all_tables(varied(4)) if optimum_ns(t) is not None)
-    best = optimum_ns(tables)
-    assert best is not None
+    best = present(optimum_ns(tables))
     far = OpenConfig(tables, bound_ns=best)
     loop = CutLoop(
         model_engine("cpsat"), [far, OpenConfig(tables)], lambda _, known: int(known or 1 << 56)

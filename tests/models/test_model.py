@@ -91,19 +91,6 @@ def test_choices_cost_what_is_chosen(twin: Twin, chosen: tuple[int, int], holds:
 
 
 @ENGINES
-def test_options_of_one_cost_count_together(twin: Twin) -> None:
-    """Of four literals two stand for 3, one for 8, one for nothing."""
-    costs = of_numbers({cost: cost for cost in (0, 3, 8)})
-    for number, expected in enumerate((3, 0, 3, 8)):
-        model = twin.model()
-        literals = [model.literal(f"literal_{n}") for n in range(4)]
-        model.exactly_one(0, literals)
-        model.equal(0, literals[number], 1)
-        rows = model.choose(costs, list(zip(literals, (3, 0, 3, 8), strict=True)))
-        assert least_values(model, [model.maximum(0, rows, 8, "cost")]) == [expected]
-
-
-@ENGINES
 def test_rows_of_an_alternative_hold_if_it_is_chosen(twin: Twin) -> None:
     """At least 5, 9 or an impossible 1 of the alternatives: the least that is possible is 5."""
     model = twin.model()

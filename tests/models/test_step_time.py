@@ -11,6 +11,7 @@ from formulations.decisions import Decisions, Given
 from formulations.models.step_time import OneConfig
 from solver.result import Status
 from tests import brute_force
+from tests.conftest import present
 from tests.loop_checks import judge, need_bytes, random_decisions
 from tests.random_configs import WITH_NEW, random_optimum_ns, random_tables
 from tests.seeds import each_of, one_each
@@ -75,8 +76,7 @@ def test_milp_exclusion_leaves_out_one_plan(seed: int) -> None:
     assert len(brute_force.all_orders(tables)) > 1
     built, left = OneConfig(MILP.model(), tables), set(brute_force.all_decisions(tables))
     while (values := solved(built.model).values) is not None:
-        decisions = built.extract(values)
-        assert decisions is not None
+        decisions = present(built.extract(values))
         left.remove(decisions)
         built.exclude(decisions)
     assert not left

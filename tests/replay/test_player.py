@@ -12,6 +12,7 @@ from formulations.errors import PlannerError
 from solver.replay.player import Replay, replay
 from solver.replay.policy import Checkpoints, Configuration, InFlight, Policy, Reconfigure, Recovery
 from solver.replay.trace import Event, EventKind, Trace
+from tests.conftest import present
 from tests.random_fleets import even_designs, fleet_of
 from tests.recorded import Cases, recorded
 
@@ -90,8 +91,7 @@ class Ticks:
         if self.mode == "reconfiguration":
             self.using = set(self.ready)
             self.holders = set(self.ready)
-        length = self.step_ns(len(self.using))
-        assert length is not None
+        length = present(self.step_ns(len(self.using)))
         self._begin("step", now, length)
 
     def _overtaken(self, now: int, over: bool) -> None:

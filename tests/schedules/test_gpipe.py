@@ -1,6 +1,6 @@
 """GPipe, operation by operation."""
 
-from tests.schedules.orders import check_devices, check_recorded, words
+from tests.schedules.test_operations import check_devices, check_recorded, words
 
 
 def test_all_forwards_first() -> None:

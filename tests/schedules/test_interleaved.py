@@ -8,7 +8,7 @@ import pytest
 from formulations.schedules.interleaved import forwards_before_return, sizes_of_groups
 from formulations.schedules.operations import Kind
 from formulations.schedules.registry import device_order
-from tests.schedules.orders import check_device, check_recorded
+from tests.schedules.test_operations import check_device, check_recorded
 
 SIZES = [(p, v, m * p, p) for p, v, m in product((2, 3, 4), (2, 3), (1, 2, 5))]
 #: Groups that leave none, p, or more micro-batches to the last one.

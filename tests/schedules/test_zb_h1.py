@@ -1,6 +1,6 @@
 """ZB-H1, operation by operation."""
 
-from tests.schedules.orders import check_devices, check_recorded, words
+from tests.schedules.test_operations import check_devices, check_recorded, words
 
 
 def test_four_stages() -> None:

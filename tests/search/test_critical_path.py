@@ -18,6 +18,7 @@ from solver.search.critical_path import CutLoop, Family, ModelEngine, broken_rul
 from solver.search.paths import CutPool, OpenConfig
 from tests import brute_force, loop_checks
 from tests.brute_force import all_decisions
+from tests.conftest import present
 from tests.random_configs import WITH_NEW, crowded_instance, random_config, random_tables, slower
 from tests.recorded import Cases, recorded
 from tests.seeds import few_and_many
@@ -136,13 +137,7 @@ def test_loops_over_several_configs_are_the_recorded_ones(
         bounds = [loop.is_open(n) for n in range(len(configs))]
         yield (
             f"{seed} {family}",
-            [
-                index,
-                loop.best,
-                bounds,
-                loop.trouble,
-                max(entered, default=0),
-            ],
+            [index, loop.best, bounds, loop.trouble, max(entered, default=0)],
         )
 
 
@@ -151,8 +146,7 @@ def test_loops_over_several_configs_are_the_recorded_ones(
 
 def lasting(seed: int, factor: int) -> CostTables:
     instance = crowded_instance(seed) if seed % 4 == 0 else random_instance(seed)
-    config = random_config(instance, seed)
-    assert config is not None
+    config = present(random_config(instance, seed))
     return build_tables(slower(instance, factor), config)
 
 

@@ -9,6 +9,7 @@ from solver.options import SolveOptions
 from solver.search import incumbents
 from solver.search.plan_search import PlanSearch
 from solver.study.store import StudyError, open_study
+from tests.conftest import present
 from tests.search.spaces import recorded_searches
 from tests.small_instances import random_instance
 
@@ -74,8 +75,7 @@ def test_a_study_keeps_what_searches_for_first_plans_end_with(tmp_path: Path) ->
     instance = random_instance(0)
     plain = PlanSearch(instance, SolveOptions())
     plain.first_plans(plain.space)
-    best = plain.incumbents.known.found
-    assert best is not None
+    best = present(plain.incumbents.known.found)
     with open_study(tmp_path / "kept", instance) as study:
         incumbents = PlanSearch(instance, SolveOptions(), study=study).incumbents
         incumbents.start("none", lambda: None)

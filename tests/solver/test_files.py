@@ -7,6 +7,7 @@ import pytest
 
 from formulations.errors import InstanceError
 from solver.document import PlanDocument
+from tests.conftest import present
 from tests.refusals import refusals
 
 
@@ -25,8 +26,7 @@ def test_wrong_type_in_a_plan_file_is_refused(text: str, message: str, plan_file
     """A field of another type is named with its line, where it begins and what is allowed."""
     name, value = text.split(" = ")
     good = plan_file.read_text(encoding="utf-8")
-    field = re.search(rf'^( *"{name}": )[^,\n]*', good, re.MULTILINE)
-    assert field is not None
+    field = present(re.search(rf'^( *"{name}": )[^,\n]*', good, re.MULTILINE))
     broken = good[: field.start()] + field[1] + value + good[field.end() :]
     place = f"{good[: field.start()].count(chr(10)) + 1}:{len(field[1]) + 1} "
     assert refusal(plan_file, broken.encode()).startswith(place + message)

@@ -14,6 +14,7 @@ from formulations.space.launch import able
 from solver.evaluate.read import read_run
 from solver.search.driver import solve
 from solver.simulate import step_time_ns
+from tests.conftest import present
 from tests.export_cases import UNTIED
 from tests.space.test_launchable import exported, read_back
 
@@ -40,8 +41,7 @@ def test_jobs_run_on_all_machines(target: str, tmp_path: Path) -> None:
     instance = machines_of("joined_nodes: 2", search)
     (group,) = instance.cluster.groups
     assert (group.nodes, group.gpus_per_node, group.price_usd_per_hour) == (2, 8, 2)
-    plan = solve(instance).plan
-    assert plan is not None
+    plan = present(solve(instance).plan)
     texts = exported(instance, plan, target)  # type: ignore[arg-type]
     assert texts["hosts.txt"].split() == ["a-0", "a-1", "a-2", "a-3"]
     ranks = [line.split(",")[1:3] for line in texts["ranks.csv"].splitlines()[1:]]

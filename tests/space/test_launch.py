@@ -18,6 +18,7 @@ from formulations.space.launch import (
     widened,
     zero_choices,
 )
+from tests.conftest import present
 from tests.hand_made import pipelined_result
 from tests.random_spaces import random_space, spread
 from tests.recorded import Cases, recorded
@@ -31,8 +32,7 @@ def with_ties(tied: bool) -> Instance:
 
 def plan_with(way: Recompute = "none", first_blocks: int | None = None, **config: Any) -> Plan:
     """The plan with other fields; first_blocks: recomputed on the first stage, of one replica."""
-    plan = RESULT.plan
-    assert plan is not None
+    plan = present(RESULT.plan)
     blocks = [layer.is_block for layer in RESULT.instance.workload.layers]
     replicas = []
     for r, replica in enumerate(plan.replicas):

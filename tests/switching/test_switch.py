@@ -42,11 +42,4 @@ def test_bound_and_rule_are_the_recorded_ones() -> Cases:
         bound, rule = port_bound(switch), published_plan(switch)
         sizes = [[d.node, d.size_bytes, len(d.owners), d.is_free] for d in switch.demands]
         times = [bound.time_ns, switch.time_ns(rule), switch.latency_ns, len(rule)]
-        yield (
-            f"switch {seed}",
-            [
-                *times,
-                *(list(astuple(line)) for line in bound.channels),
-                sizes,
-            ],
-        )
+        yield (f"switch {seed}", [*times, *(list(astuple(line)) for line in bound.channels), sizes])

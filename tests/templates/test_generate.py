@@ -17,8 +17,7 @@ from solver.interrupt import Stop
 from solver.result import Status
 from solver.study.store import StudyError, open_study, read_study
 from solver.templates import generate
-from tests.command_line import output
-from tests.conftest import ROOT, text_of
+from tests.conftest import text_of
 from tests.random_configs import zoned
 from tests.random_fleets import fleet_instance
 from tests.resealed import reshelve
@@ -225,12 +224,3 @@ def test_template_that_was_changed(tmp_path: Path) -> None:
     reshelve(path, "template", lambda fields: fields.replace('"value":', '"value":1'))
     with pytest.raises(StudyError, match=r"a template of 1\d+ ns takes"):
         templates(path)
-
-
-def test_command_line_keeps_and_shows(tmp_path: Path) -> None:
-    """`templates --study` writes what `show --study` reads."""
-    path = tmp_path / "study.db"
-    small = ROOT / "instances" / "hetero_small.yaml"
-    output("templates", small, "--micro-batch", 4, "--study", path)
-    text = "templates     hetero_small, 4 mixes of nodes closed, 0 open\n"
-    assert output("show", "--study", path) == text

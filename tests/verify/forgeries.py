@@ -77,9 +77,7 @@ def changes(document: Envelope) -> dict[str, list[tuple[str, Any]]]:
 
 
 def forgeries(
-    document: R,
-    entries: list[tuple[str, Any]],
-    seal: Callable[[R, Changes], R] = resealed,
+    document: R, entries: list[tuple[str, Any]], seal: Callable[[R, Changes], R] = resealed
 ) -> Iterator[R]:
     """The files of changes that can be read and say something else, under a digest that fits."""
     for change in entries:

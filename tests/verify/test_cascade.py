@@ -66,13 +66,7 @@ def test_false_claim_is_refuted_with_a_plan(proof: str) -> None:
     assert "; layers 0-" in problem
 
 
-@pytest.mark.parametrize(
-    ("reason", "proof"),
-    [
-        ("bounded", "packing"),
-        ("infeasible", "cpsat"),
-    ],
-)
+@pytest.mark.parametrize(("reason", "proof"), [("bounded", "packing"), ("infeasible", "cpsat")])
 def test_bug_forged_proofs_of_a_slow_plan_exit_0(reason: Reason, proof: Proof) -> None:
     """A slow plan, the log made to fit: refused; quickly: not proved."""
     instance = random_instance(25)

@@ -16,6 +16,7 @@ from solver.verify.orders import OrderGraph
 from solver.verify.refutation import question_of
 from tests import brute_force
 from tests.chain_instances import SLOW, chain_instance, chain_tables
+from tests.conftest import present
 from tests.random_configs import random_tables
 from tests.recorded import Cases, digest, recorded, summary
 from tests.seeds import few_and_many
@@ -43,8 +44,7 @@ def tied_chain(dp: int = 1) -> CostTables:
 def test_outer_stages_wait_for_the_slower_link_to_their_tied_embeddings() -> None:
     """Whichever node is first, so a claim that is 0.1 % too high is not refuted, the optimum is."""
     tables = tied_chain()
-    best = brute_force.optimum_ns(tables)
-    assert best is not None
+    best = present(brute_force.optimum_ns(tables))
     question = question_of(Prover(PlanSpace(tables.instance)), tables.config)
     assert question.refutes(best)
     assert not question.refutes(best * 1001 // 1000)

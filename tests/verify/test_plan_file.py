@@ -64,11 +64,6 @@ def test_memory_may_be_filled_to_the_last_byte(spare: int, expected: bool) -> No
     assert (not any("memory_bytes: found" in line for line in found)) is expected
 
 
-def test_digest_alone_tells_of_a_recorded_field() -> None:
-    [line] = verify_document(CASES["idle"]().but(runtime_s=0.25)).problems
-    assert line.startswith("digest: found ")
-
-
 def test_bug_a_plan_space_far_beyond_the_log_was_listed() -> None:
     """A file may name 10^12 choices of nodes; that some are missing is known after a few."""
     document = CASES["idle"]()

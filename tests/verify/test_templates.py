@@ -16,6 +16,7 @@ from solver.interrupt import Deadline
 from solver.templates.generate import TemplateGenerator, TemplateOptions
 from solver.verify import Effort, verify_fleet
 from solver.verify.templates import PipelineSpace, faster_template
+from tests.conftest import present
 from tests.recorded import as_recorded
 from tests.seeds import one_each
 from tests.small_instances import random_instance
@@ -39,8 +40,7 @@ def check_every_mix(instance: Instance, split: NodeSplit) -> None:
             space = PipelineSpace(instance, split, mix, 1, m)
             assert faster_template(space, best.get(mix, LONG_NS), Deadline(None)) is None
             if mix in best:
-                faster = faster_template(space, best[mix] + 1, Deadline(None))
-                assert faster is not None
+                faster = present(faster_template(space, best[mix] + 1, Deadline(None)))
                 assert faster[1] == best[mix]
 
 

@@ -87,7 +87,7 @@ def test_no_way_of_a_lane_is_struck_out(monkeypatch: pytest.MonkeyPatch) -> Case
     Recorded are the choices that limits leave, and how much of the best step has none below it.
     """
     monkeypatch.setattr(windows, "NARROWEST", 100)
-    for lane in filter(lambda lane: lane.ways.size, map(Lane, range(24))):
+    for lane in filter(lambda lane: lane.ways.size, map(Lane, range(12))):
         step_ns, counts = lane.step_ns(), list[int]()
         for share in (0, 0.01, 0.1, 0.4):
             limit = int(np.quantile(step_ns, share, method="lower"))

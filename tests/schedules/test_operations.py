@@ -55,3 +55,10 @@ def check_recorded(schedule: ScheduleName) -> None:
             missed = [[each.tolist() for each in paths] for paths in rows.missed(*sizes)]
             figures[f"{schedule} {p} {v} {m}"] = [digest(orders), missed]
     as_recorded("schedules", figures)
+
+
+def test_operations_are_named_as_in_the_literature() -> None:
+    """A kind and a micro-batch; kinds in the order in which a micro-batch meets them."""
+    assert words("zb-h1", 1, 0, 2) == "F0 B0 W0 F1 B1 W1"
+    assert sorted(Kind) == [Kind.FORWARD, Kind.BACKWARD, Kind.WEIGHT]
+    assert Operation(Kind.WEIGHT, 1, 2) > Operation(Kind.BACKWARD, 3, 4)
