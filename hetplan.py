@@ -11,19 +11,65 @@ a `PlannerError`, whose text is one line that says where, what was found and wha
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Literal
 
 from formulations.errors import PlannerError
 
 # All that is slow to import is imported by the functions that need it.
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from formulations.instance import Instance
+    from solver.comparison import Answer
+    from solver.comparison import Evaluation as Judged
     from solver.document import PlanDocument
-    from solver.options import Method
+    from solver.files import Envelope
+    from solver.front_document import FrontDocument
+    from solver.lengths_document import LengthsDocument
+    from solver.options import ExportTarget, Method
     from solver.result import Infeasibility, OtherTarget
+    from solver.switch_document import SwitchDocument
     from solver.verify import Verification
 
-__all__ = ["PlannerError", "Solution", "load", "load_plan", "solve", "verify"]
+__all__ = [
+    "Evaluation",
+    "Explanation",
+    "Front",
+    "Lengths",
+    "PlannerError",
+    "Solution",
+    "Switch",
+    "diff",
+    "evaluate",
+    "explain",
+    "export",
+    "lengths",
+    "load",
+    "load_plan",
+    "pareto",
+    "report",
+    "solve",
+    "switch",
+    "verify",
+]
+
+
+def _drawn(parts: "Sequence[Any]") -> str:
+    """What a command prints, 100 columns wide."""
+    from io import StringIO
+
+    from solver.report.layout import draw
+
+    page = StringIO()
+    draw(parts, page)
+    return "".join(f"{line.rstrip()}\n" for line in page.getvalue().splitlines())
+
+
+def _kind(document: "Envelope") -> Any:
+    """What commands do with such a document."""
+    from solver.cli.kinds import KINDS
+
+    return next(kind for kind in KINDS if kind.file is type(document))
 
 
 @dataclass(frozen=True)
@@ -68,15 +114,157 @@ class Solution:
 
     def summary(self, *, details: bool = False) -> str:
         """What `solve` prints, also with `--details`, 100 columns wide."""
-        from io import StringIO
-
-        from solver.report.layout import draw
         from solver.report.text import solution_text
 
-        page = StringIO()
         why, others = self.infeasibility, self.other_targets
-        draw(solution_text(self.document, why, others, details=details), page)
-        return "".join(f"{line.rstrip()}\n" for line in page.getvalue().splitlines())
+        return _drawn(solution_text(self.document, why, others, details=details))
+
+    def __repr__(self) -> str:
+        config, step_s = self.document.config, self.step_time_s
+        if config is None or step_s is None:
+            return f"<Solution: {self.status}>"
+        return f"<Solution: {self.status}, {_words(config)}, {1e3 * step_s:.4g} ms per step>"
+
+    def _repr_html_(self) -> str:
+        """Of a notebook: what `solve` prints, and one step drawn below."""
+        from html import escape
+
+        page = "" if self.document.config is None else _kind(self.document).page(self.document)
+        frame = page and f'<iframe srcdoc="{escape(page)}" width="100%" height="720"></iframe>'
+        return f"<pre>{escape(self.summary())}</pre>{frame}"
+
+
+def _words(config: Any) -> str:
+    """Degrees of a configuration, in short."""
+    from solver.report.naming import one_line
+
+    return one_line(config).partition(", recomputed")[0]
+
+
+@dataclass(frozen=True)
+class _Stored:
+    """What a command writes as a file, all of it in `document`, field by field."""
+
+    document: Any
+
+    def to_json(self) -> str:
+        """The file's text, as `--out` writes it."""
+        from solver.files import to_json
+
+        return to_json(self.document)
+
+    def summary(self) -> str:
+        """What `show` prints."""
+        return _drawn(_kind(self.document).text(self.document))
+
+    def _repr_html_(self) -> str:
+        """Of a notebook."""
+        from html import escape
+
+        return f"<pre>{escape(self.summary())}</pre>"
+
+
+class Front(_Stored):
+    """Which clusters are worth their money, or which nodes help; `document.points` has plans."""
+
+    document: "FrontDocument"
+
+    def __repr__(self) -> str:
+        points, clusters = len(self.document.points), len(self.document.clusters)
+        return f"<Front: {points:,} points of {clusters:,} clusters>"
+
+    def rows(self) -> list[dict[str, object]]:
+        """A row for each point and the terms it is rented on, fastest first; s and USD."""
+        groups = [group.name for group in self.document.family.instance.cluster.groups]
+        rows = list[dict[str, object]]()
+        for point in self.document.points:
+            nodes = zip(groups, point.nodes, strict=True)
+            of_point: dict[str, object] = {f"nodes of {name}": number for name, number in nodes}
+            for terms in point.terms:
+                figures = {
+                    "on_spot": ", ".join(terms.on_spot),
+                    "step_time_s": point.plan.step_time_s,
+                    "gap": point.plan.gap,
+                    "sequences_per_s": terms.sequences_per_s,
+                    "usd_per_hour": terms.price_usd_per_hour,
+                    "usd_per_step": terms.cost_usd_per_step,
+                }
+                rows.append(of_point | figures)
+        return rows
+
+    def to_frame(self) -> Any:
+        """The same as a `pandas.DataFrame`; PlannerError where pandas is not installed."""
+        from importlib import import_module
+
+        try:
+            return import_module("pandas").DataFrame(self.rows())
+        except ImportError as error:
+            raise PlannerError("to_frame needs pandas: pip install pandas") from error
+
+    def solutions(self) -> list[Solution]:
+        """The plan of every point."""
+        return [Solution(point.plan) for point in self.document.points]
+
+
+class Lengths(_Stored):
+    """Which strategy runs which sequences of a step of many lengths."""
+
+    document: "LengthsDocument"
+
+    def __repr__(self) -> str:
+        status, step_s = self.document.status, self.document.step_time_s
+        return f"<Lengths: {status}, {1e3 * step_s:.4g} ms per step>"
+
+
+class Switch(_Stored):
+    """Who sends which slices to whom when one plan takes over from another."""
+
+    document: "SwitchDocument"
+
+    def __repr__(self) -> str:
+        return f"<Switch: {1e3 * self.document.time_s:.4g} ms, gap {self.document.gap:.2%}>"
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What runs today, as a plan, and how it stands: the best plan, and what would help."""
+
+    solution: Solution
+    judged: "Judged"
+
+    def summary(self) -> str:
+        """What `evaluate` prints."""
+        from solver.plan_figures import costs_of
+        from solver.report.compared import evaluation_text
+        from solver.simulate import simulate_step
+
+        document = self.solution.document
+        step = simulate_step(costs_of(document))
+        return _drawn(evaluation_text(document, step, self.judged))
+
+    def to_dict(self) -> dict[str, object]:
+        """What `evaluate --json` prints."""
+        from solver.report.compared import evaluation_json
+
+        return evaluation_json(self.solution.document, self.judged)
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """What limits a plan, and what other machines or strategies would save, most first."""
+
+    solution: Solution
+    changes: "tuple[Answer, ...]"
+
+    def summary(self) -> str:
+        """What `explain` prints."""
+        from solver.plan_figures import costs_of
+        from solver.report.compared import explanation
+        from solver.simulate import simulate_step
+
+        document = self.solution.document
+        step = simulate_step(costs_of(document))
+        return _drawn(explanation(document, step, self.changes))
 
 
 def load(path: str | Path) -> "Instance":
@@ -143,3 +331,184 @@ def verify(
     wanted = load(instance) if isinstance(instance, str | Path) else instance
     problems = (*found.problems, *instance_differences(document.instance, wanted))
     return replace(found, problems=problems)
+
+
+Plan = Solution | str | Path
+
+
+def _checked(plan: Plan) -> "PlanDocument":
+    """A plan, checked but for its proof. Raises PlanError if it was changed, or holds no plan."""
+    from solver.cli.files import checked_plan, refuse_planless
+
+    if not isinstance(plan, Solution):
+        return checked_plan(Path(plan))
+    refuse_planless(Path("the solution"), plan.document)
+    return plan.document
+
+
+def pareto(
+    instance: str | Path,
+    *,
+    subsets: bool = False,
+    budget_usd: float | None = None,
+    deadline_s: float | None = None,
+    sequences: int | None = None,
+    time_limit_s: float | None = None,
+    gap: float = 0.0,
+    seed: int = 0,
+    workers: int = 1,
+    study: str | Path | None = None,
+) -> Front:
+    """The clusters of an instance file that no other beats in both throughput and money.
+
+    Its nodes are ranges. With a budget the fastest cluster within it, with a deadline the cheapest,
+    both of a training of `sequences`. subsets: which nodes of one cluster help, whatever they cost.
+    """
+    from formulations.instance.load import load_family
+    from solver.clusters.search import front_of
+    from solver.clusters.wanted import Wanted
+    from solver.options import SolveOptions
+    from solver.study.store import study_at
+
+    options = SolveOptions("exact", time_limit_s, gap, seed, workers)
+    wanted = Wanted(subsets, budget_usd, deadline_s, sequences)
+    family, aim = wanted.family(load_family(Path(instance)), str(instance))
+    with study_at(None if study is None else Path(study), family.instance) as kept:
+        return Front(front_of(family, aim, options, kept))
+
+
+def evaluate(
+    instance: "Instance | str | Path",
+    *,
+    megatron: str | Path | None = None,
+    torchtitan: str | Path | None = None,
+    degrees: str | None = None,
+    order: str | None = None,
+    time_limit_s: float = 60.0,
+    gap: float = 0.001,
+    workers: int = 1,
+) -> Evaluation:
+    """The step of what runs today, by launch files or degrees, and what would make it faster.
+
+    order: node groups of the hosts in rank order, such as small,big*2. time_limit_s: for the best
+    plan; 0: it is not looked for.
+    """
+    from solver.evaluate.evaluation import compared, predicted
+    from solver.evaluate.read import read_run
+    from solver.options import SolveOptions
+    from solver.search.driver import solve as search
+
+    problem = load(instance) if isinstance(instance, str | Path) else instance
+    flags = None if megatron is None else Path(megatron)
+    run = read_run(problem, flags, None if torchtitan is None else Path(torchtitan), degrees, order)
+    document, judged = predicted(run)
+    if time_limit_s:
+        options = SolveOptions(time_limit_s=time_limit_s, gap=gap, workers=workers)
+        judged = compared(run, judged, options, search)
+    return Evaluation(Solution(document), judged)
+
+
+def explain(
+    plan: Plan, *, time_limit_s: float = 60.0, gap: float = 0.001, workers: int = 1
+) -> Explanation:
+    """What limits a plan, and what changes of machines or strategies would save, each solved."""
+    from solver.explain.what_ifs import answers
+    from solver.options import SolveOptions
+    from solver.plan_figures import plan_of
+
+    document = _checked(plan)
+    options = SolveOptions(time_limit_s=time_limit_s, gap=gap, workers=workers)
+    changes = answers(document.instance, plan_of(document), options, lambda done, total: None)
+    return Explanation(Solution(document), tuple(changes))
+
+
+def diff(first: Plan, second: Plan) -> str:
+    """Where two plans differ, as the command prints it: degrees, time, memory, money."""
+    from solver.report.compared import difference
+
+    return _drawn(difference(_checked(first), _checked(second), ("first", "second")))
+
+
+def export(
+    plan: Plan, to: "ExportTarget", out: str | Path | None = None, *, own_model: bool = False
+) -> dict[str, str]:
+    """The files with which a framework launches a plan, by name; `out`: a new folder for them.
+
+    own_model: the model is yours, and nothing of it is written or refused.
+    """
+    from solver.cli.files import check_folder, write_folder
+    from solver.export.registry import exported
+    from solver.plan_figures import plan_of
+
+    if out is not None:
+        check_folder(Path(out))
+    document = _checked(plan)
+    name = "plan.json" if isinstance(plan, Solution) else str(plan)
+    texts = exported(document.instance, plan_of(document), to, name, own_model)
+    if out is not None:
+        write_folder(Path(out), texts)
+    return dict(texts)
+
+
+def report(
+    plan: "Solution | Front | Lengths | Switch | str | Path",
+    out: str | Path = "report.html",
+    *,
+    trace: str | Path | None = None,
+) -> None:
+    """Writes one HTML page that needs no network; trace: of a plan, one step for Perfetto."""
+    from solver.cli.files import check_writable, write_text
+    from solver.cli.kinds import checked_kind, part_of
+
+    if isinstance(plan, str | Path):
+        kind, document = checked_kind(Path(plan))
+    else:
+        document = plan.document
+        kind = _kind(document)
+    files = {Path(out): part_of(kind, "page", "report")}
+    if trace is not None:
+        files[Path(trace)] = part_of(kind, "trace", "trace")
+    check_writable(*files)
+    for path, write in files.items():
+        write_text(path, write(document))
+
+
+def lengths(
+    instance: "Instance | str | Path",
+    *,
+    order: Literal["ascending", "free"] = "ascending",
+    time_limit_s: float | None = None,
+    gap: float = 0.0,
+    seed: int = 0,
+    workers: int = 1,
+) -> Lengths:
+    """Which strategy runs which sequences of an instance whose `lengths` are many."""
+    from solver.evaluate.evaluation import row_plans
+    from solver.lengths.candidates import candidates
+    from solver.lengths.choose import build_lengths, check_limits, choose
+    from solver.options import SolveOptions
+
+    problem = load(instance) if isinstance(instance, str | Path) else instance
+    if problem.lengths is None:
+        raise PlannerError("no section lengths; allowed: one with histogram, file or log_normal")
+    options = SolveOptions(time_limit_s=time_limit_s, gap=gap, seed=seed, workers=workers)
+    listed = candidates(problem)
+    chosen = choose(listed.mixed, order, options)
+    check_limits(problem, chosen)
+    plans = row_plans(problem, listed)
+    return Lengths(build_lengths(chosen, problem.workload.name, problem, plans, listed.above))
+
+
+def switch(
+    before: Plan,
+    after: Plan,
+    moves: Literal["parameters", "gradients", "both"] = "parameters",
+    *,
+    time_limit_s: float | None = None,
+) -> Switch:
+    """Who sends which slices of tensors to whom from one plan to another, soonest done."""
+    from solver.switching.quickest import check_alike, switch_document
+
+    first, second = _checked(before), _checked(after)
+    check_alike(first, second, ("before", "after"))
+    return Switch(switch_document(first, second, moves, time_limit_s))

@@ -4,16 +4,23 @@ import json
 import re
 import subprocess
 import sys
+from collections.abc import Callable
+from itertools import islice
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from pydantic import ValidationError
 
 import hetplan
 from solver.document import PlanDocument
+from solver.explain import what_ifs
 from solver.files import to_json
 from solver.report.quantities import time_text
 from solver.result import Infeasibility, OtherTarget, Status, Termination
+from tests.command_line import run
+from tests.conftest import ROOT
+from tests.docs_pages import stable
 from tests.hand_made import document_of, pipelined_result, planless_result
 from tests.small_instances import random_instance
 
@@ -74,3 +81,67 @@ def test_mistakes_are_one_line(tmp_path: Path) -> None:
         hetplan.solve(random_instance(0), seed=-1)
     with pytest.raises(hetplan.PlannerError, match="no such file"):
         hetplan.load(tmp_path / "x.yaml")
+
+
+SMALL = ROOT / "instances" / "hetero_small.yaml"
+MIXED = ROOT / "tests" / "data" / "consoles" / "lengths.yaml"
+DEGREES, ORDER = "tp=4,pp=2,micro_batch=4", "a100,a10*3"
+
+
+def test_functions_say_what_their_commands_print(
+    plan_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each with the same options; all lines but those that tell times of the search."""
+    every_change = what_ifs.what_ifs
+    monkeypatch.setattr(what_ifs, "what_ifs", lambda instance: islice(every_change(instance), 1))
+    options = f"--degrees={DEGREES}", f"--order={ORDER}", "--time-limit=0"
+    evaluated = hetplan.evaluate(SMALL, degrees=DEGREES, order=ORDER, time_limit_s=0)
+    explained = hetplan.explain(plan_file, time_limit_s=60)
+    subsets = hetplan.pareto(SMALL, subsets=True, gap=0.05)
+    mixed = hetplan.lengths(MIXED)
+    moved = hetplan.switch(plan_file, plan_file)
+    commands = {
+        ("evaluate", SMALL, *options): evaluated.summary(),
+        ("explain", plan_file, "--workers=1"): explained.summary(),
+        ("diff", plan_file, plan_file): hetplan.diff(plan_file, plan_file),
+        ("pareto", SMALL, "--subsets", "--gap=0.05", "--workers=1"): subsets.summary(),
+        ("switch", plan_file, plan_file): moved.summary(),
+    }
+    for command, said in commands.items():
+        code, printed, _ = run(*command)
+        assert code == 0
+        assert stable(printed) == stable(said)
+    assert set(stable(mixed.summary())) <= set(stable(run("lengths", MIXED)[1]))
+    for result in (subsets, mixed, moved, evaluated.solution):
+        assert repr(result).startswith(f"<{type(result).__name__}: ")
+    assert subsets.rows()[0]["nodes of a100"] == 1
+    assert len(subsets.solutions()) == len(subsets.rows())
+    monkeypatch.setitem(sys.modules, "pandas", SimpleNamespace(DataFrame=tuple))
+    assert subsets.to_frame() == tuple(subsets.rows())
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(hetplan.PlannerError, match="pip install pandas"):
+        subsets.to_frame()
+    assert evaluated.to_dict()["step_time_s"] == evaluated.solution.step_time_s
+    assert "<pre>" in subsets._repr_html_()
+    hetplan.report(subsets, tmp_path / "front.html")
+    hetplan.report(plan_file, tmp_path / "plan.html", trace=tmp_path / "trace.json")
+    assert "srcdoc" in evaluated.solution._repr_html_()
+    folder = tmp_path / "job"
+    files = hetplan.export(plan_file, "deepspeed", folder, own_model=True)
+    assert {path.name for path in folder.iterdir()} == set(files)
+
+
+def test_functions_refuse_in_one_line(plan_file: Path) -> None:
+    planless = hetplan.Solution(
+        document_of(planless_result(Status.UNKNOWN, Termination.TIME_LIMIT))
+    )
+    refused: dict[Callable[[], object], str] = {
+        (lambda: hetplan.pareto(SMALL)): "one cluster",
+        (lambda: hetplan.pareto(SMALL, subsets=True, sequences=1)): "--subsets is of time",
+        (lambda: hetplan.lengths(SMALL)): "no section lengths",
+        (lambda: hetplan.explain(planless)): "no plan",
+        (lambda: hetplan.report(hetplan.load_plan(plan_file), plan_file.parent)): "it is a folder",
+    }
+    for wrong, words in refused.items():
+        with pytest.raises(hetplan.PlannerError, match=words):
+            wrong()

@@ -1,13 +1,11 @@
 """`pareto`: which clusters are worth their money, or which nodes help, with the proof."""
 
 from dataclasses import replace
-from math import ceil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
 
-from formulations.errors import PlannerError
 from solver.cli import search_options
 from solver.cli.files import check_writable
 from solver.cli.search_options import flag, limit, num_workers, option, positive, time_ns
@@ -20,8 +18,6 @@ if TYPE_CHECKING:
 
 #: Exit codes where there is no point: no cluster has a plan, and none was found in time.
 NO_PLAN, NONE_IN_TIME = 3, 4
-#: The largest budget of a training.
-MOST_USD = 10**15
 
 
 def pareto_command(
@@ -60,22 +56,14 @@ def pareto_command(
     """
     from formulations.instance.load import load_family
     from solver.cli.kinds import deliver
+    from solver.clusters.wanted import Wanted
 
-    if subsets and (budget, deadline, sequences) != (None, None, None):
-        raise PlannerError("--subsets is of time, so no --budget, --deadline or --sequences")
     check_writable(out, svg, keep=(instance, study))
     count = num_workers(workers, engine, address)
     options = SolveOptions("exact", time_limit, gap, seed, count, None, engine, address)
-    family = load_family(instance)
-    aim: Aim = "subsets"
-    if subsets:
-        family = family.but(fewest=(0,) * len(family.fewest))
-    else:
-        family = _limited(family, sequences, budget, deadline)
-        _check_ranges(family, instance)
-        aim = "time" if deadline is None else "money"
-        if (budget is None) == (deadline is None):
-            aim = "front"
+    deadline_s = None if deadline is None else time_ns("--deadline", deadline, least_ns=1) / 1e9
+    wanted = Wanted(subsets, budget, deadline_s, sequences)
+    family, aim = wanted.family(load_family(instance), str(instance))
     document = _search(family, aim, options, study)
     try:
         deliver(document, out, as_json=as_json, svg=svg)
@@ -104,52 +92,11 @@ def _remedy(family: "Family", options: SolveOptions, study: Path | None) -> str:
     return "no cluster has a plan, whatever the budget and the deadline"
 
 
-def _check_ranges(family: "Family", path: Path) -> None:
-    """Returns if there are clusters to compare, by prices that they have; PlannerError if not."""
-    from formulations.costs.renting import chooses_terms
-
-    if family.fewest == family.most:
-        allowed = "a range of nodes for some group, such as nodes: {min: 0, max: 8}"
-        raise PlannerError(f"{path}: one cluster; allowed: {allowed}; --subsets takes one cluster")
-    groups, chooses = family.instance.cluster.groups, chooses_terms(family.instance)
-    for group in groups:
-        if group.spot is not None and group.spot.only and not chooses:
-            problem = f"cluster.groups: {group.name} has a price on spot alone"
-            allowed = "a price on demand, or objective: {minimize: cost_per_useful_sequence}"
-            raise PlannerError(f"{path} {problem}; allowed: {allowed}")
-    on_spot = (group.spot.price_usd_per_hour for group in groups if group.spot and chooses)
-    if not any((*(group.price_usd_per_hour for group in groups), *on_spot)):
-        allowed = "the price of one node, as clusters are compared by money; --subsets needs none"
-        raise PlannerError(f"{path} cluster.groups: no price; allowed: {allowed}")
-
-
-def _limited(
-    family: "Family", sequences: int | None, budget: float | None, deadline: str | None
-) -> "Family":
-    instance = family.instance
-    steps = instance.objective.steps
-    if sequences is not None:
-        steps = ceil(sequences / instance.workload.global_batch)
-    limits: dict[str, float] = {}
-    if steps is None and (budget is not None or deadline is not None):
-        raise PlannerError("--budget and --deadline are of a training: name its --sequences")
-    if budget is not None and steps is not None:
-        if budget > MOST_USD:
-            raise PlannerError(f"--budget {budget:g}: allowed: at most {MOST_USD:,} USD")
-        limits["max_cost_usd_per_step"] = budget / steps
-    if deadline is not None and steps is not None:
-        limits["max_step_time_s"] = time_ns("--deadline", deadline, least_ns=1) / 1e9 / steps
-    return family.but(instance={"objective": {"steps": steps}, "limits": limits})
-
-
 def _search(
     family: "Family", aim: "Aim", options: SolveOptions, study: Path | None
 ) -> "FrontDocument":
-    from solver.clusters.front import Measure
-    from solver.clusters.search import FamilySearch, outcome
+    from solver.clusters.search import front_of
     from solver.study.store import study_at
 
     with family_display() as progress, study_at(study, family.instance) as kept:
-        search = FamilySearch(family, Measure(family, aim), options, kept)
-        termination = search.run(progress)
-    return outcome(search, termination)
+        return front_of(family, aim, options, kept, progress)

@@ -23,7 +23,7 @@ from solver.clusters.member import (
     member_plan,
 )
 from solver.files import sealed
-from solver.front_document import ClusterRecord, FrontDocument, PointDocument, TermsDocument
+from solver.front_document import Aim, ClusterRecord, FrontDocument, PointDocument, TermsDocument
 from solver.interrupt import Deadline, TimeUp, time_up_after
 from solver.options import SolveOptions
 from solver.plan_figures import build_document
@@ -220,6 +220,18 @@ class FamilySearch:
 
         show(None)
         return show
+
+
+def front_of(
+    family: Family,
+    aim: Aim,
+    options: SolveOptions,
+    kept: Study | None = None,
+    report: Callable[[FamilyProgress], None] | None = None,
+) -> FrontDocument:
+    """The sealed front file of a search over the clusters; `kept` is what it goes on from."""
+    search = FamilySearch(family, Measure(family, aim), options, kept)
+    return outcome(search, search.run(report))
 
 
 def outcome(search: FamilySearch, termination: Termination) -> FrontDocument:
