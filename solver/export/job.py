@@ -15,7 +15,6 @@ from importlib import resources
 from itertools import groupby
 from typing import NamedTuple
 
-from formulations.errors import Fault
 from formulations.instance import Cluster, Instance
 from formulations.instance.workload import Recompute
 from formulations.plan import Configuration, Degrees, Group, Plan, Recomputed
@@ -201,16 +200,6 @@ class Job:
         """What all stages recompute, where they are alike."""
         pairs = zip(self.recomputed, self.pieces, strict=True)
         return next((recomputed.way for recomputed, piece in pairs if piece.blocks), "none")
-
-
-def host_faults(job: Job) -> Iterator[Fault]:
-    """Hosts that no launcher can lay out, one after the other."""
-    cluster, names = job.instance.cluster, [host.name for host in job.hosts]
-    if clash := name_clash(cluster):
-        yield Fault(clash, f"{APART}, and solve again")
-    elif len(set(names)) < len(names):
-        torn = "a host whose ranks do not follow each other"
-        yield Fault(torn, "a plan that verify accepts")
 
 
 #: For the shell: programs started from there find the modules of this folder.

@@ -8,7 +8,7 @@ from formulations.instance import Instance
 from formulations.plan import Plan
 from formulations.space.launch import model_obstacles, obstacles
 from solver.export import accelerate, deepspeed, flagscale, megatron, megatron_bridge, torchtitan
-from solver.export.job import Job, host_faults
+from solver.export.job import APART, Job, name_clash
 from solver.options import ExportTarget
 
 
@@ -21,11 +21,12 @@ class Exporter:
     files: Callable[[Job], dict[str, str]]
 
     def faults(self, job: Job) -> list[Fault]:
-        """What it cannot express."""
+        """What it cannot express, of a plan whose ranks lie host by host, as `verify` has it."""
+        clash = name_clash(job.instance.cluster)
         return [
             *obstacles(job.instance, job.plan, self.launcher),
             *model_obstacles(job.instance, self.launcher),
-            *host_faults(job),
+            *([Fault(clash, f"{APART}, and solve again")] if clash else []),
         ]
 
 
