@@ -34,14 +34,9 @@ def files(job: Job) -> dict[str, str]:
     if config.pp > 1:
         texts[MODULE] = template(MODULE).format(
             job=job,
-            parts=_parts(job),
+            parts=[0, *(stage.layers[1] for stage in job.plan.replicas[0].stages)],
             tied=", the tied ones as TiedLayerSpec" * workload.tied_embeddings,
             run=int(job.recompute_way == "full"),
         )
     command = f'"$1" --deepspeed_config "$here/{CONFIG}" "${{@:2}}"'
     return texts | launcher_files(job, "SCRIPT [ARGUMENTS]", command, IMPORTABLE)
-
-
-def _parts(job: Job) -> list[int]:
-    """First layer of each stage, and the number of layers."""
-    return [0, *(stage.layers[1] for stage in job.plan.replicas[0].stages)]
