@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from solver.lengths_document import LengthsDocument
     from solver.options import ExportTarget, Method
     from solver.result import Infeasibility, OtherTarget
+    from solver.simulate import Step
     from solver.switch_document import SwitchDocument
     from solver.verify import Verification
 
@@ -134,6 +135,14 @@ class Solution:
         return f"<pre>{escape(self.summary())}</pre>{frame}"
 
 
+def _step(document: "PlanDocument") -> "Step":
+    """One simulated step of a plan."""
+    from solver.plan_figures import costs_of
+    from solver.simulate import simulate_step
+
+    return simulate_step(costs_of(document))
+
+
 def _words(config: Any) -> str:
     """Degrees of a configuration, in short."""
     from solver.report.naming import one_line
@@ -234,13 +243,10 @@ class Evaluation:
 
     def summary(self) -> str:
         """What `evaluate` prints."""
-        from solver.plan_figures import costs_of
         from solver.report.compared import evaluation_text
-        from solver.simulate import simulate_step
 
         document = self.solution.document
-        step = simulate_step(costs_of(document))
-        return _drawn(evaluation_text(document, step, self.judged))
+        return _drawn(evaluation_text(document, _step(document), self.judged))
 
     def to_dict(self) -> dict[str, object]:
         """What `evaluate --json` prints."""
@@ -258,13 +264,10 @@ class Explanation:
 
     def summary(self) -> str:
         """What `explain` prints."""
-        from solver.plan_figures import costs_of
         from solver.report.compared import explanation
-        from solver.simulate import simulate_step
 
         document = self.solution.document
-        step = simulate_step(costs_of(document))
-        return _drawn(explanation(document, step, self.changes))
+        return _drawn(explanation(document, _step(document), self.changes))
 
 
 def load(path: str | Path) -> "Instance":
