@@ -179,7 +179,9 @@ def evaluation_text(
         over = row.figures.memory_bytes - limit
         if not row.chunk and over > 0:
             text = f"{size_text(over, limit)} too much on stage {row.stage}"
-            lines.append(("over memory", f"{placed(row.stages)}: {text}"))
+            lines.append(
+                ("over memory", f"{placed(document.instance.cluster, row.stages)}: {text}")
+            )
     broken = (text for text in evaluation.broken if text.startswith("instance.limits"))
     lines += [("over limit", text) for text in broken]
     parts = spaced(

@@ -6,6 +6,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from formulations.costs.transfers import neighbours
+from formulations.instance import Cluster
 from formulations.instance.machines import NOT_STATED
 from solver.document import MemoryDocument, PlanDocument, StageDocument
 from solver.report.layout import Grid, Lines, table_of
@@ -41,11 +42,15 @@ def all_stages(document: PlanDocument) -> list[StageDocument]:
     return [stage for replica in document.replicas for stage in replica.stages]
 
 
-def placed(stages: Iterable[StageDocument]) -> str:
-    """Where groups run: "a10-0..1: 0-3" for GPUs 0 to 3 of each of two nodes."""
+def placed(cluster: Cluster, stages: Iterable[StageDocument]) -> str:
+    """Where groups run: "a10-0..1: 0-3" for GPUs 0 to 3 of each of two nodes, joined or not."""
+    sizes = {group.name: group.gpus_per_machine for group in cluster.groups}
     by_node: dict[str, set[int]] = defaultdict(set)
     for stage in stages:
-        by_node[stage.node].update(stage.gpus)
+        name, _, first = stage.node.rpartition("-")
+        for gpu in stage.gpus:
+            machine, number = divmod(gpu, sizes[name])
+            by_node[f"{name}-{int(first) + machine}"].add(number)
     nodes: dict[str, list[str]] = defaultdict(list)
     for node, gpus in by_node.items():
         nodes[ranges(gpus)].append(node)
@@ -83,6 +88,7 @@ def stage_table(document: PlanDocument) -> Grid:
     schedule puts them off, and blocks recomputed where some are.
     """
     workload, stages = document.instance.workload, all_stages(document)
+    cluster = document.instance.cluster
     time = time_unit(max(max(stage.forward_s, stage.backward_s) for stage in stages))
     size = size_unit(max(stage.memory_limit_bytes for stage in stages))
     chunks = num_chunks(document) > 1
@@ -105,7 +111,7 @@ def stage_table(document: PlanDocument) -> Grid:
             "chunk": chunks and (lambda row: str(row.chunk)),
             "layers": lambda row: layers_text(workload, range(*row.figures.layers)),
             "replicas": lambda row: ranges(row.replicas),
-            "node: GPUs": lambda row: "" if row.chunk else placed(row.stages),
+            "node: GPUs": lambda row: "" if row.chunk else placed(cluster, row.stages),
             "GPU type": lambda row: "" if row.chunk else row.figures.gpu_type,
         },
         {

@@ -163,7 +163,8 @@ def memory(document: PlanDocument) -> str:
         runs = (layers_text(workload, range(*chunk.layers)) for chunk in chunks)
         about = [row.figures.gpu_type, f"layers {' and '.join(runs)}"]
         about += [replicas_text(row.replicas)] if len(document.replicas) > 1 else []
-        return Markup(f"{escape(placed(row.stages))} <small>{escape('; '.join(about))}</small>")
+        where = escape(placed(document.instance.cluster, row.stages))
+        return Markup(f"{where} <small>{escape('; '.join(about))}</small>")
 
     def bars(row: AlikeStages) -> str:
         sizes = row.figures.memory.model_dump().values()
