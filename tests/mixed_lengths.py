@@ -104,7 +104,11 @@ def set_ns(mixed: Mixed, strategy: int, atoms: Sequence[int]) -> int | None:
     if own.atoms_ns:
         cells = [own.atoms_ns[k] for k in atoms]
         return None if None in cells else own.visit_ns + sum(ns or 0 for ns in cells)
-    chosen, padded = [mixed.atoms[k] for k in atoms], mixed.rows == "padded"
+    return _rows_ns(own, tuple(mixed.atoms[k] for k in atoms), mixed.rows == "padded")
+
+
+@cache
+def _rows_ns(own: Strategy, chosen: tuple[Atom, ...], padded: bool) -> int | None:
     if max(atom.tokens for atom in chosen) > own.longest:
         return None
 
