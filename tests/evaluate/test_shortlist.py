@@ -1,6 +1,7 @@
 """Which plans to measure: greedily the least expected minimum, and a job for each."""
 
 import csv
+from functools import cache
 
 import numpy as np
 import pytest
@@ -19,9 +20,9 @@ from tests.recorded import as_recorded
 HOMO_SMALL = ROOT / "instances" / "homo_small.yaml"
 
 
-def _listed(count: int) -> Shortlist:
-    options = SolveOptions(gap=0.001)
-    return shortlist(load_instance(HOMO_SMALL), count, options)[1]
+@cache
+def _listed() -> Shortlist:
+    return shortlist(load_instance(HOMO_SMALL), 4, SolveOptions(gap=0.001))[1]
 
 
 def test_each_pick_lowers_the_expected_minimum_most() -> None:
@@ -40,7 +41,7 @@ def test_each_pick_lowers_the_expected_minimum_most() -> None:
 
 
 def test_shortlists_are_recorded() -> None:
-    plans = _listed(4)
+    plans = _listed()
     assert plans.complete
     assert 0 < sum(listed.chance for listed in plans.listed) <= 1
     assert plans.listed[0].behind == 0
@@ -57,7 +58,7 @@ def test_shortlists_are_recorded() -> None:
 
 
 def test_every_plan_gets_a_job_that_reads_back() -> None:
-    plans, instance = _listed(2), load_instance(HOMO_SMALL)
+    plans, instance = _listed(), load_instance(HOMO_SMALL)
     texts, refused = jobs(instance, plans, "megatron")
     assert not refused
     for n, listed in enumerate(plans.listed, 1):
@@ -66,7 +67,7 @@ def test_every_plan_gets_a_job_that_reads_back() -> None:
         files = {file.removeprefix(f"{n}/"): text for file, text in texts.items()}
         check_files("megatron", Job(document.instance, listed.plan), files)
     rows = list(csv.DictReader(texts[MEASURED].splitlines()))
-    assert [row["plan"] for row in rows] == ["plan-1.json", "plan-2.json"]
+    assert [row["plan"] for row in rows] == [f"plan-{n}.json" for n in range(1, 5)]
 
 
 def test_what_a_target_cannot_express_has_no_job() -> None:

@@ -63,7 +63,7 @@ def test_models_are_the_recorded_ones() -> None:
             for seed in (0, 1, 2, 4, 8, 12)
         }
         check_sizes("step_time", drawn, Given(max_step_time_ns=1 << 48))
-    for seed in range(0, 40, 4):
+    for seed in (0, 12):  # shares of the latter are unlike, and runs of layers follow the least
         tables, *_, last = random_tables(seed), *brute_force.all_shares(random_tables(seed))
         given = Given(micro_batches=last, max_step_time_ns=random_optimum_ns(seed))
         check_sizes("step_time", {f"shares {seed}": tables}, given)
