@@ -9,6 +9,7 @@ Times are in seconds, sizes in bytes, money in USD. Whatever goes wrong with an 
 a `PlannerError`, whose text is one line that says where, what was found and what is allowed.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -270,11 +271,39 @@ class Explanation:
         return _drawn(explanation(document, _step(document), self.changes))
 
 
-def load(path: str | Path) -> "Instance":
-    """The instance that a YAML file describes."""
-    from formulations.instance.load import load_instance
+#: What a file of an instance says, field by field: `{"name": ..., "workload": {...}, ...}`.
+Fields = Mapping[str, object]
 
-    return load_instance(Path(path))
+
+def _text(instance: str | Path | Fields) -> tuple[str, str, Path]:
+    """YAML of an instance, its name in errors, and where its paths start."""
+    from yaml import YAMLError, safe_dump
+
+    from formulations.instance.documents import read_text
+    from formulations.instance.load import ALLOWED
+
+    if not isinstance(instance, Mapping):
+        path = Path(instance)
+        return read_text(path, ALLOWED), str(path), path.parent
+    try:
+        return safe_dump(dict(instance), sort_keys=False), "instance", Path()
+    except YAMLError as error:
+        problem = " ".join(map(str, error.args))
+        raise PlannerError(f"instance: {problem}; allowed: what YAML can say") from error
+
+
+def load(instance: str | Path | Fields) -> "Instance":
+    """The instance of a YAML file, or of a mapping with the fields of one.
+
+    A mistake in a mapping is told by its field, and by its line as YAML.
+    """
+    from formulations.instance.load import parse_instance
+
+    return parse_instance(*_text(instance))
+
+
+def _problem(instance: "Instance | str | Path | Fields") -> "Instance":
+    return load(instance) if isinstance(instance, str | Path | Mapping) else instance
 
 
 def load_plan(path: str | Path) -> Solution:
@@ -285,7 +314,7 @@ def load_plan(path: str | Path) -> Solution:
 
 
 def solve(
-    instance: "Instance | str | Path",
+    instance: "Instance | str | Path | Fields",
     *,
     method: "Method" = "exact",
     time_limit_s: float | None = None,
@@ -305,7 +334,7 @@ def solve(
     from solver.search.targets import solve as search
     from solver.study.store import study_at
 
-    problem = load(instance) if isinstance(instance, str | Path) else instance
+    problem = _problem(instance)
     options = SolveOptions(method, time_limit_s, gap, seed, workers)
     with study_at(None if study is None else Path(study), problem) as kept:
         result = search(problem, options, None, kept)
@@ -315,7 +344,7 @@ def solve(
 
 def verify(
     plan: Solution | str | Path,
-    instance: "Instance | str | Path | None" = None,
+    instance: "Instance | str | Path | Fields | None" = None,
     *,
     quick: bool = False,
     time_limit_s: float | None = None,
@@ -331,7 +360,7 @@ def verify(
     found = verify_document(document, Effort(time_limit_s, "quick" if quick else "all"))
     if instance is None:
         return found
-    wanted = load(instance) if isinstance(instance, str | Path) else instance
+    wanted = _problem(instance)
     problems = (*found.problems, *instance_differences(document.instance, wanted))
     return replace(found, problems=problems)
 
@@ -350,7 +379,7 @@ def _checked(plan: Plan) -> "PlanDocument":
 
 
 def pareto(
-    instance: str | Path,
+    instance: str | Path | Fields,
     *,
     subsets: bool = False,
     budget_usd: float | None = None,
@@ -362,26 +391,27 @@ def pareto(
     workers: int = 1,
     study: str | Path | None = None,
 ) -> Front:
-    """The clusters of an instance file that no other beats in both throughput and money.
+    """The clusters of an instance that no other beats in both throughput and money.
 
     Its nodes are ranges. With a budget the fastest cluster within it, with a deadline the cheapest,
     both of a training of `sequences`. subsets: which nodes of one cluster help, whatever they cost.
     """
-    from formulations.instance.load import load_family
+    from formulations.instance.load import parse_family
     from solver.clusters.search import front_of
     from solver.clusters.wanted import Wanted
     from solver.options import SolveOptions
     from solver.study.store import study_at
 
     options = SolveOptions("exact", time_limit_s, gap, seed, workers)
+    name = "instance" if isinstance(instance, Mapping) else str(instance)
     wanted = Wanted(subsets, budget_usd, deadline_s, sequences)
-    family, aim = wanted.family(load_family(Path(instance)), str(instance))
+    family, aim = wanted.family(parse_family(*_text(instance)), name)
     with study_at(None if study is None else Path(study), family.instance) as kept:
         return Front(front_of(family, aim, options, kept))
 
 
 def evaluate(
-    instance: "Instance | str | Path",
+    instance: "Instance | str | Path | Fields",
     *,
     megatron: str | Path | None = None,
     torchtitan: str | Path | None = None,
@@ -401,7 +431,7 @@ def evaluate(
     from solver.options import SolveOptions
     from solver.search.driver import solve as search
 
-    problem = load(instance) if isinstance(instance, str | Path) else instance
+    problem = _problem(instance)
     flags = None if megatron is None else Path(megatron)
     run = read_run(problem, flags, None if torchtitan is None else Path(torchtitan), degrees, order)
     document, judged = predicted(run)
@@ -477,7 +507,7 @@ def report(
 
 
 def lengths(
-    instance: "Instance | str | Path",
+    instance: "Instance | str | Path | Fields",
     *,
     order: Literal["ascending", "free"] = "ascending",
     time_limit_s: float | None = None,
@@ -491,7 +521,7 @@ def lengths(
     from solver.lengths.choose import build_lengths, check_limits, choose
     from solver.options import SolveOptions
 
-    problem = load(instance) if isinstance(instance, str | Path) else instance
+    problem = _problem(instance)
     if problem.lengths is None:
         raise PlannerError("no section lengths; allowed: one with histogram, file or log_normal")
     options = SolveOptions(time_limit_s=time_limit_s, gap=gap, seed=seed, workers=workers)

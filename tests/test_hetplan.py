@@ -10,6 +10,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+import yaml
 from pydantic import ValidationError
 
 import hetplan
@@ -145,3 +146,23 @@ def test_functions_refuse_in_one_line(plan_file: Path) -> None:
     for wrong, words in refused.items():
         with pytest.raises(hetplan.PlannerError, match=words):
             wrong()
+
+
+def test_instances_are_made_of_mappings() -> None:
+    """As of their file; a mistake is told by its field. Ranges of nodes are for pareto."""
+    small = yaml.safe_load((ROOT / "docs" / "examples" / "my_cluster.yaml").read_text("utf-8"))
+    same = hetplan.load(ROOT / "docs" / "examples" / "my_cluster.yaml")
+    assert hetplan.load(small) == same
+    group = small["cluster"]["groups"][0]
+    ranged = small | {"cluster": {"groups": [group | {"nodes": {"min": 0, "max": 1}}]}}
+    front = hetplan.pareto(ranged, gap=0.05)
+    assert [row[f"nodes of {group['name']}"] for row in front.rows()] == [1]
+    wrong = {
+        r"instance:\d+:\d+ cluster.groups\[0\].nodes: a range; allowed: one number": ranged,
+        r"instance:\d+:\d+ cluster.groups\[0\].gpu: ": small
+        | {"cluster": {"groups": [group | {"gpu": "H1000"}]}},
+        "instance: .*object.*; allowed: what YAML can say": {"name": object()},
+    }
+    for words, fields in wrong.items():
+        with pytest.raises(hetplan.PlannerError, match=words):
+            hetplan.solve(fields)

@@ -43,7 +43,7 @@ from formulations.instance.workload import PRECISIONS
 
 #: What a command asks of an instance besides, see `formulations.space.fleets`.
 Check = Callable[[Instance, Place], None]
-_ALLOWED = "the path of an instance file, such as instances/hetero_small.yaml"
+ALLOWED = "the path of an instance file, such as instances/hetero_small.yaml"
 
 
 class InstanceFile(Section):
@@ -82,15 +82,20 @@ def instance_json_schema() -> dict[str, Any]:
 
 def load_instance(path: Path, check: Check | None = None) -> Instance:
     """The instance of a YAML file; `check` of it and its place raises for what else is asked."""
-    return parse_instance(read_text(path, _ALLOWED), str(path), path.parent, check)
+    return parse_instance(read_text(path, ALLOWED), str(path), path.parent, check)
 
 
 def load_family(path: Path) -> Family:
     """Instances of a YAML file whose groups may have ranges of nodes. Raises as `load_instance`."""
-    written, place = _written(read_text(path, _ALLOWED), str(path))
+    return parse_family(read_text(path, ALLOWED), str(path), path.parent)
+
+
+def parse_family(text: str, name: str, folder: Path) -> Family:
+    """As `load_family`, of YAML text; `name` and `folder` as for `parse_instance`."""
+    written, place = _written(text, name)
     nodes = [group.nodes for group in written.cluster.groups]
     fewest = tuple(n.min if isinstance(n, CountRange) else n for n in nodes)
-    instance = _resolve(written, place, path.parent)
+    instance = _resolve(written, place, folder)
     try:
         return Family(instance=instance, fewest=fewest)
     except ValidationError as error:
