@@ -23,12 +23,13 @@ if TYPE_CHECKING:
     from formulations.instance import Instance
     from solver.comparison import Answer
     from solver.comparison import Evaluation as Judged
+    from solver.comparison import Shortlist as Chosen
     from solver.document import PlanDocument
     from solver.files import Envelope
     from solver.front_document import FrontDocument
     from solver.lengths_document import LengthsDocument
     from solver.options import ExportTarget, Method
-    from solver.result import Infeasibility, OtherTarget
+    from solver.result import Infeasibility, OtherTarget, Result
     from solver.simulate import Step
     from solver.switch_document import SwitchDocument
     from solver.verify import Verification
@@ -39,6 +40,7 @@ __all__ = [
     "Front",
     "Lengths",
     "PlannerError",
+    "Shortlist",
     "Solution",
     "Switch",
     "diff",
@@ -50,6 +52,7 @@ __all__ = [
     "load_plan",
     "pareto",
     "report",
+    "shortlist",
     "solve",
     "switch",
     "verify",
@@ -292,6 +295,33 @@ def _text(instance: str | Path | Fields) -> tuple[str, str, Path]:
         raise PlannerError(f"instance: {problem}; allowed: what YAML can say") from error
 
 
+@dataclass(frozen=True)
+class Shortlist:
+    """Plans to measure, most useful first, that together most likely hold the fastest.
+
+    `chosen`: of each the plan, how far `behind` the best prediction it is, its `chance` to be the
+    fastest, and the `gain` of measuring it.
+    """
+
+    best: "Result"
+    chosen: "Chosen"
+
+    def summary(self) -> str:
+        """What `shortlist` prints."""
+        from solver.report.compared import shortlist_text
+
+        return _drawn(shortlist_text(self.best, self.chosen))
+
+    def jobs(self, out: str | Path, to: "ExportTarget | None" = None) -> list[str]:
+        """Writes plans, a job for each and measured.csv, for `calibrate`; which have no job."""
+        from solver.cli.files import write_folder
+        from solver.evaluate.shortlist import jobs
+
+        texts, refused = jobs(self.best.instance, self.chosen, to)
+        write_folder(Path(out), texts)
+        return refused
+
+
 def load(instance: str | Path | Fields) -> "Instance":
     """The instance of a YAML file, or of a mapping with the fields of one.
 
@@ -453,6 +483,23 @@ def explain(
     options = SolveOptions(time_limit_s=time_limit_s, gap=gap, workers=workers)
     changes = answers(document.instance, plan_of(document), options, lambda done, total: None)
     return Explanation(Solution(document), tuple(changes))
+
+
+def shortlist(
+    instance: "Instance | str | Path | Fields",
+    count: int = 5,
+    *,
+    time_limit_s: float = 60.0,
+    gap: float = 0.001,
+    seed: int = 0,
+    workers: int = 1,
+) -> Shortlist:
+    """Which plans to measure, at most `count`: the prediction of a step has an error."""
+    from solver.evaluate.shortlist import shortlist as choose
+    from solver.options import SolveOptions
+
+    options = SolveOptions("exact", time_limit_s, gap, seed, workers)
+    return Shortlist(*choose(_problem(instance), count, options))
 
 
 def diff(first: Plan, second: Plan) -> str:

@@ -86,6 +86,7 @@ def test_mistakes_are_one_line(tmp_path: Path) -> None:
 
 SMALL = ROOT / "instances" / "hetero_small.yaml"
 MIXED = ROOT / "tests" / "data" / "consoles" / "lengths.yaml"
+CLUSTER = ROOT / "docs" / "examples" / "my_cluster.yaml"
 DEGREES, ORDER = "tp=4,pp=2,micro_batch=4", "a100,a10*3"
 
 
@@ -101,7 +102,12 @@ def test_functions_say_what_their_commands_print(
     subsets = hetplan.pareto(SMALL, subsets=True, gap=0.05)
     mixed = hetplan.lengths(MIXED)
     moved = hetplan.switch(plan_file, plan_file)
+    narrow = tmp_path / "narrow.yaml"
+    search = "search: {tensor_parallel: [1], zero: [1], micro_batch: [4, 8], target: any}\n"
+    narrow.write_text(CLUSTER.read_text("utf-8") + search, encoding="utf-8")
+    listed = hetplan.shortlist(narrow, 2)
     commands = {
+        ("shortlist", narrow, "--count=2", "--workers=1"): listed.summary(),
         ("evaluate", SMALL, *options): evaluated.summary(),
         ("explain", plan_file, "--workers=1"): explained.summary(),
         ("diff", plan_file, plan_file): hetplan.diff(plan_file, plan_file),
@@ -127,6 +133,8 @@ def test_functions_say_what_their_commands_print(
     hetplan.report(subsets, tmp_path / "front.html")
     hetplan.report(plan_file, tmp_path / "plan.html", trace=tmp_path / "trace.json")
     assert "srcdoc" in evaluated.solution._repr_html_()
+    assert listed.jobs(tmp_path / "jobs", "megatron") == []
+    assert (tmp_path / "jobs" / "measured.csv").exists()
     folder = tmp_path / "job"
     files = hetplan.export(plan_file, "deepspeed", folder, own_model=True)
     assert {path.name for path in folder.iterdir()} == set(files)
@@ -150,9 +158,8 @@ def test_functions_refuse_in_one_line(plan_file: Path) -> None:
 
 def test_instances_are_made_of_mappings() -> None:
     """As of their file; a mistake is told by its field. Ranges of nodes are for pareto."""
-    small = yaml.safe_load((ROOT / "docs" / "examples" / "my_cluster.yaml").read_text("utf-8"))
-    same = hetplan.load(ROOT / "docs" / "examples" / "my_cluster.yaml")
-    assert hetplan.load(small) == same
+    small = yaml.safe_load(CLUSTER.read_text("utf-8"))
+    assert hetplan.load(small) == hetplan.load(CLUSTER)
     group = small["cluster"]["groups"][0]
     ranged = small | {"cluster": {"groups": [group | {"nodes": {"min": 0, "max": 1}}]}}
     front = hetplan.pareto(ranged, gap=0.05)
