@@ -250,7 +250,8 @@ def megatron_rule(instance: Instance, configs: Iterable[Configuration]) -> Found
     the batch, or because it breaks a limit on time or money: the plan for the most GPUs for which
     it has one, of the nodes listed first.
     """
-    plans = (_smallest_model_parallel(instance, same) for same in _by_most_gpus(instance, configs))
+    by_nodes = _by_most_gpus(instance, configs)
+    plans = (_smallest_model_parallel(instance, on_nodes) for on_nodes in by_nodes)
     return next((plan for plan in plans if plan), None)
 
 
@@ -297,11 +298,11 @@ def amp_plan(
     bound in closed form is above the best estimate are left out. Fewer nodes as in `megatron_rule`.
     """
     times = TimeTables(instance)
-    for same in _by_most_gpus(instance, configs):
-        order = tuple(j for j, count in enumerate(same[0].nodes_used) for _ in range(count))
+    for on_nodes in _by_most_gpus(instance, configs):
+        order = tuple(j for j, count in enumerate(on_nodes[0].nodes_used) for _ in range(count))
         estimates, least = list[tuple[int, Candidate]](), int(UNREACHED)
         for form, config in sorted(
-            zip(times.forms(same), same, strict=True), key=lambda pair: pair[0].bound_ns
+            zip(times.forms(on_nodes), on_nodes, strict=True), key=lambda pair: pair[0].bound_ns
         ):
             if form.bound_ns >= least or stop():
                 break

@@ -44,6 +44,8 @@ def deal(most: Mapping[Nodes, int], lanes: int, available: Nodes) -> list[Array]
 def best_deal(most: Mapping[Nodes, int], lanes: int, available: Nodes) -> list[Nodes]:
     """The nodes of every lane in a dealing of all nodes with the largest sum; none without one."""
     sums, taken, chosen = deal(most, lanes, available), available[:-1], list[Nodes]()
+    if sums[-1][taken] < 0:
+        return chosen
     for after, before in zip(reversed(sums[1:]), reversed(sums[:-1]), strict=True):
         for nodes, count in most.items():
             rest = tuple(n - c for n, c in zip(taken, nodes, strict=False))
