@@ -102,7 +102,7 @@ class InstantiationModel:
                 yield number, pipelines
                 yield literal, int(pipelines > 0)
         for x, variable in self.number.items():
-            yield variable, int(x == instantiation.num_pipelines)
+            yield variable, int(x == sum(instantiation.counts))
 
     def hint(self, instantiation: Instantiation) -> None:
         """Suggest pipelines and shares."""

@@ -104,11 +104,6 @@ class Instantiation:
         """Pipelines of every kind."""
         return tuple(map(len, self.shares))
 
-    @property
-    def num_pipelines(self) -> int:
-        """Pipelines of all kinds."""
-        return sum(self.counts)
-
     def step_ns(self, problem: InstantiationProblem) -> int:
         """Step of the slowest pipeline, and the exchange."""
         pairs = zip(problem.kinds, self.shares, strict=True)

@@ -73,12 +73,6 @@ class StepEstimate:
         """Four of five measured steps are expected within this share of the prediction."""
         return float(np.expm1(BAR * self.deviation))
 
-    def deviation_from(self, other: "StepEstimate") -> float:
-        """Standard deviation of the difference of both plans' logarithms; of one instance."""
-        joint = covariance([self, other])
-        shared = 2 * CONFIGURATION**2 * (self.config == other.config)
-        return sqrt(max(0.0, joint[0, 0] - 2 * joint[0, 1] + joint[1, 1] - shared))
-
 
 def step_estimate(instance: Instance, plan: Plan) -> StepEstimate:
     """Mean and deviation of the log step time of a plan."""

@@ -1,7 +1,7 @@
 """What steps may be off by: shares of the critical path, and what two plans share cancels."""
 
 from dataclasses import replace
-from math import exp, hypot
+from math import exp, hypot, sqrt
 from pathlib import Path
 
 import pytest
@@ -10,7 +10,14 @@ from formulations.costs.layer_factors import BLOCKS
 from formulations.costs.plan_costs import plan_costs
 from formulations.instance.load import parse_instance
 from solver.simulate import step_time_ns
-from solver.uncertainty import CONFIGURATION, CONTEXT, TOGETHER, StepEstimate, step_estimate
+from solver.uncertainty import (
+    CONFIGURATION,
+    CONTEXT,
+    TOGETHER,
+    StepEstimate,
+    covariance,
+    step_estimate,
+)
 from tests.export.stored import sharing
 from tests.measure.test_calibration import INSTANCE, step_of
 
@@ -28,10 +35,10 @@ def test_what_two_plans_share_cancels() -> None:
     """The same kernels in another pipeline: nearly what a configuration is off by itself alone."""
     tp1, piped, tp4 = _estimate(1, 8, 1), _estimate(1, 4, 2), _estimate(4, 2, 1)
     assert tp1.deviation > TOGETHER
-    assert tp1.deviation_from(tp1) == 0
-    assert 2**0.5 * CONFIGURATION < tp1.deviation_from(piped) < 0.05
-    assert tp1.deviation_from(tp4) > 0.8 * BLOCKS.own
-    assert tp1.deviation_from(tp4) < hypot(tp1.deviation, tp4.deviation)
+    joint = covariance([tp1, piped, tp4])
+    to_piped, to_tp4 = (sqrt(joint[0, 0] - 2 * joint[0, i] + joint[i, i]) for i in (1, 2))
+    assert 2**0.5 * CONFIGURATION < to_piped < 0.05
+    assert 0.8 * BLOCKS.own < to_tp4 < hypot(tp1.deviation, tp4.deviation)
 
 
 def test_shared_sequences_are_off_by_a_factor_of_their_own() -> None:

@@ -28,7 +28,7 @@ def is_allowed(way: Instantiation, problem: InstantiationProblem) -> bool:
     used = tuple(sum(kind.nodes[j] * n for kind, n in pairs) for j in groups)
     fits = all(n <= have for n, have in zip(used, problem.available, strict=True))
     every = used == problem.available or not problem.all_nodes
-    enough = sum(shares) == problem.micro_batches and way.num_pipelines > problem.faults
+    enough = sum(shares) == problem.micro_batches and sum(way.counts) > problem.faults
     return fits and every and enough and min(shares) >= 1
 
 
