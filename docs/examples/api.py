@@ -17,8 +17,8 @@ print(front)
 for row in front.rows()[:3]:  # to_frame() for pandas
     print(row["nodes of a100"], row["nodes of a10"], f"{row['step_time_s']:.3f} s")
 
-explained = hetplan.explain(plan, time_limit_s=10)
-print(explained.changes[0].change)
+times = [line for line in hetplan.diff(plan, today.solution).splitlines() if " time" in line]
+print(*times, sep="\n")
 files = hetplan.export(plan, "deepspeed")
 print(sorted(files))
 hetplan.report(plan, "report.html")
