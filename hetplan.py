@@ -154,8 +154,21 @@ def _words(config: Any) -> str:
     return one_line(config).partition(", recomputed")[0]
 
 
+class _Shown:
+    """A result whose table a notebook shows."""
+
+    def summary(self) -> str:
+        """What its command prints, 100 columns wide."""
+        raise NotImplementedError
+
+    def _repr_html_(self) -> str:
+        from html import escape
+
+        return f"<pre>{escape(self.summary())}</pre>"
+
+
 @dataclass(frozen=True)
-class _Stored:
+class _Stored(_Shown):
     """What a command writes as a file, all of it in `document`, field by field."""
 
     document: Any
@@ -169,12 +182,6 @@ class _Stored:
     def summary(self) -> str:
         """What `show` prints."""
         return _drawn(_kind(self.document).text(self.document))
-
-    def _repr_html_(self) -> str:
-        """Of a notebook."""
-        from html import escape
-
-        return f"<pre>{escape(self.summary())}</pre>"
 
 
 class Front(_Stored):
@@ -239,11 +246,14 @@ class Switch(_Stored):
 
 
 @dataclass(frozen=True)
-class Evaluation:
+class Evaluation(_Shown):
     """What runs today, as a plan, and how it stands: the best plan, and what would help."""
 
     solution: Solution
     judged: "Judged"
+
+    def __repr__(self) -> str:
+        return repr(self.solution).replace("<Solution: ", "<Evaluation: ")
 
     def summary(self) -> str:
         """What `evaluate` prints."""
@@ -260,11 +270,14 @@ class Evaluation:
 
 
 @dataclass(frozen=True)
-class Explanation:
+class Explanation(_Shown):
     """What limits a plan, and what other machines or strategies would save, most first."""
 
     solution: Solution
     changes: "tuple[Answer, ...]"
+
+    def __repr__(self) -> str:
+        return f"<Explanation: {len(self.changes)} changes>"
 
     def summary(self) -> str:
         """What `explain` prints."""
@@ -296,7 +309,7 @@ def _text(instance: str | Path | Fields) -> tuple[str, str, Path]:
 
 
 @dataclass(frozen=True)
-class Shortlist:
+class Shortlist(_Shown):
     """Plans to measure, most useful first, that together most likely hold the fastest.
 
     `chosen`: of each the plan, how far `behind` the best prediction it is, its `chance` to be the
@@ -305,6 +318,9 @@ class Shortlist:
 
     best: "Result"
     chosen: "Chosen"
+
+    def __repr__(self) -> str:
+        return f"<Shortlist: {len(self.chosen.listed)} plans>"
 
     def summary(self) -> str:
         """What `shortlist` prints."""

@@ -119,8 +119,9 @@ def test_functions_say_what_their_commands_print(
         assert code == 0
         assert stable(printed) == stable(said)
     assert set(stable(mixed.summary())) <= set(stable(run("lengths", MIXED)[1]))
-    for result in (subsets, mixed, moved, evaluated.solution):
-        assert repr(result).startswith(f"<{type(result).__name__}: ")
+    for result in (subsets, mixed, moved, evaluated, evaluated.solution, explained, listed):
+        assert re.fullmatch(rf"<{type(result).__name__}: .{{1,100}}>", repr(result))
+        assert result._repr_html_().startswith("<pre>")
     assert subsets.rows()[0]["nodes of a100"] == 1
     assert len(subsets.solutions()) == len(subsets.rows())
     monkeypatch.setitem(sys.modules, "pandas", SimpleNamespace(DataFrame=tuple))
@@ -129,7 +130,6 @@ def test_functions_say_what_their_commands_print(
     with pytest.raises(hetplan.PlannerError, match="pip install pandas"):
         subsets.to_frame()
     assert evaluated.to_dict()["step_time_s"] == evaluated.solution.step_time_s
-    assert "<pre>" in subsets._repr_html_()
     hetplan.report(subsets, tmp_path / "front.html")
     hetplan.report(plan_file, tmp_path / "plan.html", trace=tmp_path / "trace.json")
     assert "srcdoc" in evaluated.solution._repr_html_()
