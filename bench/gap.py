@@ -28,7 +28,7 @@ from formulations.instance.load import load_instance
 from formulations.space import configs
 from solver.heuristics.baselines import (
     Found,
-    amp_plan,
+    amp_plans,
     equal_split_plan,
     megatron_rule,
     minmax_plan,
@@ -87,7 +87,7 @@ def megatron(instance: Instance, options: SolveOptions) -> Result:
 
 def amp(instance: Instance, options: SolveOptions) -> Result:
     """The plan that AMP's own estimate calls the best."""
-    return _outcome(instance, lambda i, stop: amp_plan(i, configs(i), stop), options)
+    return _outcome(instance, lambda i, stop: [None, *amp_plans(i, configs(i), stop)][-1], options)
 
 
 def exact(instance: Instance, options: SolveOptions) -> Result:

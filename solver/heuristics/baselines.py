@@ -12,9 +12,9 @@ here a move that does not help is never adopted. Its splits are not checked agai
 every stage of every replica fits.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from itertools import accumulate, groupby, pairwise
-from operator import itemgetter
+from math import inf
 
 import numpy as np
 
@@ -27,12 +27,14 @@ from solver.heuristics.node_orders import (
     Candidate,
     Choice,
     best_plan,
+    listed_order,
     nearest_split,
     node_orders,
     try_orders,
 )
 from solver.heuristics.time_tables import TimeTables
 from solver.interrupt import Stop
+from solver.result import objective_weight
 
 
 def even_split(tables: CostTables) -> Split:
@@ -194,8 +196,7 @@ def _growth(config: Configuration) -> tuple[int, int, int, bool]:
 
 def _smallest_model_parallel(instance: Instance, configs: list[Configuration]) -> Found:
     """Megatron's rule among configurations that use the same nodes."""
-    nodes_used = configs[0].nodes_used
-    order = tuple(j for j, count in enumerate(nodes_used) for _ in range(count))
+    order = listed_order(configs[0].nodes_used)
     widest = max(config.widest_tp for config in configs)
     grown = sorted((s for s in configs if s.pp == 1 or s.widest_tp == widest), key=_growth)
     time_tables = TimeTables(instance)
@@ -286,10 +287,10 @@ def amp_estimate_ns(space: SplitSpace, order: Order, split: Split) -> int:
     return int(passes.max() + costs.sync_ns.max())
 
 
-def amp_plan(
+def amp_plans(
     instance: Instance, configs: Iterable[Configuration], stop: Stop = lambda: False
-) -> Found:
-    """The plan that AMP's own estimate calls the best, over degrees and micro-batch sizes.
+) -> Iterator[tuple[Plan, int]]:
+    """Plans that AMP's own estimate calls ever better, over degrees and micro-batch sizes.
 
     Li, Wang, Zhang, Yang, Kang 2022: AMP: Automatically Finding Model Parallel Strategies with
     Heterogeneity Awareness, NeurIPS. All nodes, in the order listed, tensor groups innermost, then
@@ -299,22 +300,20 @@ def amp_plan(
     """
     times = TimeTables(instance)
     for on_nodes in _by_most_gpus(instance, configs):
-        order = tuple(j for j, count in enumerate(on_nodes[0].nodes_used) for _ in range(count))
-        estimates, least = list[tuple[int, Candidate]](), int(UNREACHED)
-        for form, config in sorted(
-            zip(times.forms(on_nodes), on_nodes, strict=True), key=lambda pair: pair[0].bound_ns
-        ):
-            if form.bound_ns >= least or stop():
+        order, least = listed_order(on_nodes[0].nodes_used), inf
+        for bound, config in times.by_bound(on_nodes):
+            if bound >= least or stop():
                 break
             space = SplitSpace(times.costs(config))
             split = amp_split(space.balance(order)) if space.runs(order) else None
-            if split:
-                estimate = amp_estimate_ns(space, order, split[1])
-                estimates.append((estimate, Candidate(space, order, split[1], space.even)))
-                least = min(least, estimate)
-        choice = Choice(instance)
-        for _, candidate in sorted(estimates, key=itemgetter(0)):
-            choice.offer(candidate)
-            if choice.result:
-                return choice.result
-    return None
+            if split is None:
+                continue
+            time_ns, choice = amp_estimate_ns(space, order, split[1]), Choice(instance)
+            if (estimate := time_ns * objective_weight(instance, config)) >= least:
+                continue
+            choice.offer(Candidate(space, order, split[1], space.even))
+            if choice.result:  # within the limits
+                least = estimate
+                yield choice.result
+        if least < inf:
+            return

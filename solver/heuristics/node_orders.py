@@ -22,6 +22,11 @@ def count_orders(nodes_used: Sequence[int]) -> int:
     return factorial(sum(nodes_used)) // prod(factorial(count) for count in nodes_used)
 
 
+def listed_order(nodes_used: Sequence[int]) -> Order:
+    """The nodes used, group by group: `nodes_used[j]` of every group j."""
+    return tuple(j for j, count in enumerate(nodes_used) for _ in range(count))
+
+
 def _following(order: list[int]) -> bool:
     """Whether there is a lexicographic successor; `order` becomes it (Knuth, TAOCP 7.2.1.2 L)."""
     pivot = len(order) - 2
@@ -58,7 +63,7 @@ def node_orders(nodes_used: Sequence[int], limit: int) -> Iterator[Order]:
     as published, the rotations of the nodes group by group, in both directions, and every group
     first or last before or after the others: at most 2 nodes + 4 groups.
     """
-    listed = tuple(j for j, count in enumerate(nodes_used) for _ in range(count))
+    listed = listed_order(nodes_used)
     if count_orders(nodes_used) > limit:
         yield from sorted(_structured(listed))
         return

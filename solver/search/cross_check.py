@@ -1,16 +1,16 @@
 """Heuristics and exact methods, one after the other, on the same instance."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import cast
 
 from formulations.costs.plan_costs import plan_costs
 from formulations.instance import Instance
-from formulations.plan import Plan
+from formulations.plan import Configuration, Plan
 from formulations.space import configs
 from solver.comparison import Comparison, Finding
-from solver.heuristics.baselines import Found, amp_plan, megatron_rule
+from solver.heuristics.baselines import Found, amp_plans, megatron_rule
 from solver.heuristics.local import local_plans
 from solver.interrupt import Deadline, Stop, TimeUp, raises
 from solver.options import CheckMethod, Method, SolveOptions
@@ -44,23 +44,14 @@ def _solved(instance: Instance, options: SolveOptions, progress: Report | None) 
     )
 
 
-def _local(instance: Instance, options: SolveOptions, stop: Stop) -> Iterator[Found]:
-    yield from local_plans(instance, configs(instance, raises(stop)), options.seed, stop)
-
-
-def _megatron(instance: Instance, _: SolveOptions, stop: Stop) -> Iterator[Found]:
-    yield megatron_rule(instance, configs(instance, raises(stop)))
-
-
-def _amp(instance: Instance, _: SolveOptions, stop: Stop) -> Iterator[Found]:
-    yield amp_plan(instance, configs(instance, raises(stop)), stop)
-
-
-#: Ever better plans of what proves nothing, and is no method of `solve`.
-HEURISTICS = {
-    CheckMethod.LOCAL: _local,
-    CheckMethod.MEGATRON: _megatron,
-    CheckMethod.AMP: _amp,
+Plans = Iterable[Found]  #: ever better ones
+#: What proves nothing, and is no method of `solve`: of an instance, its space, options, and a stop.
+HEURISTICS: dict[
+    CheckMethod, Callable[[Instance, Iterator[Configuration], SolveOptions, Stop], Plans]
+] = {
+    CheckMethod.LOCAL: lambda i, space, options, stop: local_plans(i, space, options.seed, stop),
+    CheckMethod.MEGATRON: lambda i, space, options, stop: [megatron_rule(i, space)],
+    CheckMethod.AMP: lambda i, space, options, stop: amp_plans(i, space, stop),
 }
 
 
@@ -70,7 +61,8 @@ def _tried(instance: Instance, method: CheckMethod, options: SolveOptions) -> Fi
     plans: list[Found] = []
     try:
         with suppress(TimeUp):
-            plans.extend(HEURISTICS[method](instance, options, deadline.over))
+            space = configs(instance, raises(deadline.over))
+            plans.extend(HEURISTICS[method](instance, space, options, deadline.over))
         ended = Termination.TIME_LIMIT if deadline.over() else ended
     except KeyboardInterrupt:
         ended = Termination.INTERRUPTED

@@ -15,7 +15,7 @@ from solver.heuristics.balance import Balance, Split, SplitSpace
 from solver.heuristics.baselines import (
     Found,
     amp_estimate_ns,
-    amp_plan,
+    amp_plans,
     amp_split,
     equal_chunks_plan,
     equal_split_plan,
@@ -24,7 +24,7 @@ from solver.heuristics.baselines import (
     minmax_of,
     minmax_plan,
 )
-from solver.heuristics.node_orders import node_orders
+from solver.heuristics.node_orders import listed_order, node_orders
 from solver.heuristics.time_tables import TimeTables
 from solver.simulate import step_time_ns
 from tests.chain_instances import SLOW, all_splits, chain_instance, chain_of, chain_tables
@@ -48,7 +48,7 @@ BASELINES: dict[str, Callable[[Instance], Found]] = {
     "min-max": lambda instance: minmax_plan(instance, spread(instance, 40)),
     "equal split": lambda instance: equal_split_plan(instance, spread(instance, 40)),
     "megatron": lambda instance: megatron_rule(instance, configs(instance)),
-    "AMP": lambda instance: amp_plan(instance, configs(instance)),
+    "AMP": lambda instance: [None, *amp_plans(instance, configs(instance))][-1],
     "equal chunks": equal_chunks,
 }
 
@@ -179,9 +179,9 @@ def test_amp_splits_are_the_best_of_all_by_its_estimate(seeds: Sequence[int]) ->
 def test_amp_chooses_by_its_estimate(seed: int) -> None:
     """No configuration of the same nodes has a lower one, unless its bound is above the plan's."""
     instance = random_instance(seed)
-    found = present(amp_plan(instance, configs(instance)))
+    *_, found = amp_plans(instance, configs(instance))
     nodes_used = found[0].config.nodes_used
-    order = tuple(j for j, count in enumerate(nodes_used) for _ in range(count))
+    order = listed_order(nodes_used)
     times, estimates = TimeTables(instance), dict[Configuration, int]()
     for config in configs(instance):
         space = SplitSpace(times.costs(config))

@@ -60,14 +60,17 @@ def test_no_method_is_begun_after_an_interrupted_one(monkeypatch: pytest.MonkeyP
     assert [finding.method for finding in findings] == ["minmax"]
 
 
-def test_interrupted_local_search_keeps_its_plan(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("method", [CheckMethod.LOCAL, CheckMethod.AMP])
+def test_interrupted_heuristics_keep_their_plan(
+    method: CheckMethod, monkeypatch: pytest.MonkeyPatch
+) -> None:
     first = next(local_plans(random_instance(1), configs(random_instance(1))))
 
     def plans(*_: object) -> object:
         yield first
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(module, "local_plans", plans)
-    [finding] = cross_check(random_instance(1), (CheckMethod.LOCAL,)).findings
+    monkeypatch.setattr(module, f"{method}_plans", plans)
+    [finding] = cross_check(random_instance(1), (method,)).findings
     assert finding.step_time_ns == first[1]
     assert finding.termination is Termination.INTERRUPTED
