@@ -77,8 +77,38 @@ def _kind(document: "Envelope") -> Any:
     return next(kind for kind in KINDS if kind.file is type(document))
 
 
+class _Shown:
+    """A result whose table a notebook shows."""
+
+    def summary(self) -> str:
+        """What its command prints, 100 columns wide."""
+        raise NotImplementedError
+
+    def _repr_html_(self) -> str:
+        from html import escape
+
+        return f"<pre>{escape(self.summary())}</pre>"
+
+
 @dataclass(frozen=True)
-class Solution:
+class _Stored(_Shown):
+    """What a command writes as a file, all of it in `document`, field by field."""
+
+    document: Any
+
+    def to_json(self) -> str:
+        """The file's text, as `--out` writes it."""
+        from solver.files import to_json
+
+        return to_json(self.document)
+
+    def summary(self) -> str:
+        """What `show` prints."""
+        return _drawn(_kind(self.document).text(self.document))
+
+
+@dataclass(frozen=True)
+class Solution(_Stored):
     """The best plan found, and what is proved about it.
 
     `document` is the content of the plan file, field by field: degrees in `document.config`,
@@ -111,12 +141,6 @@ class Solution:
         """By which share of its objective the plan may miss the best; None without a plan."""
         return self.document.gap
 
-    def to_json(self) -> str:
-        """The plan file's text, as `solve --out` writes it."""
-        from solver.files import to_json
-
-        return to_json(self.document)
-
     def summary(self, *, details: bool = False) -> str:
         """What `solve` prints, also with `--details`, 100 columns wide."""
         from solver.report.text import solution_text
@@ -136,7 +160,7 @@ class Solution:
 
         page = "" if self.document.config is None else _kind(self.document).page(self.document)
         frame = page and f'<iframe srcdoc="{escape(page)}" width="100%" height="720"></iframe>'
-        return f"<pre>{escape(self.summary())}</pre>{frame}"
+        return super()._repr_html_() + frame
 
 
 def _step(document: "PlanDocument") -> "Step":
@@ -152,36 +176,6 @@ def _words(config: Any) -> str:
     from solver.report.naming import one_line
 
     return one_line(config).partition(", recomputed")[0]
-
-
-class _Shown:
-    """A result whose table a notebook shows."""
-
-    def summary(self) -> str:
-        """What its command prints, 100 columns wide."""
-        raise NotImplementedError
-
-    def _repr_html_(self) -> str:
-        from html import escape
-
-        return f"<pre>{escape(self.summary())}</pre>"
-
-
-@dataclass(frozen=True)
-class _Stored(_Shown):
-    """What a command writes as a file, all of it in `document`, field by field."""
-
-    document: Any
-
-    def to_json(self) -> str:
-        """The file's text, as `--out` writes it."""
-        from solver.files import to_json
-
-        return to_json(self.document)
-
-    def summary(self) -> str:
-        """What `show` prints."""
-        return _drawn(_kind(self.document).text(self.document))
 
 
 class Front(_Stored):
@@ -449,9 +443,9 @@ def pareto(
     from solver.study.store import study_at
 
     options = SolveOptions("exact", time_limit_s, gap, seed, workers)
-    name = "instance" if isinstance(instance, Mapping) else str(instance)
     wanted = Wanted(subsets, budget_usd, deadline_s, sequences)
-    family, aim = wanted.family(parse_family(*_text(instance)), name)
+    text, name, folder = _text(instance)
+    family, aim = wanted.family(parse_family(text, name, folder), name)
     with study_at(None if study is None else Path(study), family.instance) as kept:
         return Front(front_of(family, aim, options, kept))
 
@@ -579,20 +573,15 @@ def lengths(
     workers: int = 1,
 ) -> Lengths:
     """Which strategy runs which sequences of an instance whose `lengths` are many."""
-    from solver.evaluate.evaluation import row_plans
+    from solver.evaluate.evaluation import lengths_document
     from solver.lengths.candidates import candidates
-    from solver.lengths.choose import build_lengths, check_limits, choose
     from solver.options import SolveOptions
 
     problem = _problem(instance)
     if problem.lengths is None:
         raise PlannerError("no section lengths; allowed: one with histogram, file or log_normal")
     options = SolveOptions(time_limit_s=time_limit_s, gap=gap, seed=seed, workers=workers)
-    listed = candidates(problem)
-    chosen = choose(listed.mixed, order, options)
-    check_limits(problem, chosen)
-    plans = row_plans(problem, listed)
-    return Lengths(build_lengths(chosen, problem.workload.name, problem, plans, listed.above))
+    return Lengths(lengths_document(problem, candidates(problem), order, options))
 
 
 def switch(

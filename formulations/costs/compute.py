@@ -217,8 +217,7 @@ class _Slot:
         efficiency = cluster.efficiency(self.members.num_nodes)
         senders = self.group.gpus_per_node / efficiency
         ranks = self.group.gpus_per_node // lanes
-        exchanges = self.group.gpus_per_node // min(self.members.ep, ranks)
-        links = self.group.intra_node.of_rings(exchanges), self.group.inter_node
+        links = self.group.ring_link(min(self.members.ep, ranks)), self.group.inter_node
         one_s = all_to_all_s(self.members, sent_bytes, *links, senders, ranks)
         if lanes > 1:  # the copies, beside the tokens themselves
             more = size_bytes - self.share * workload.boundary_bytes

@@ -148,11 +148,8 @@ def expert_rings_ns(
     else:
         nodes, stages = min(sum(config.nodes_used), (stage - 1) // size + 2), 2
     nodes = min(ring, nodes)
-    inside = list[Channel]()
-    for j in used:
-        group, members = cluster.groups[j], min(ring, ranks[j] // together)
-        link = group.intra_node.of_rings(group.gpus_per_node // members)
-        inside.append((j, link, members))
+    members = {j: min(ring, ranks[j] // together) for j in used}
+    inside = [(j, cluster.groups[j].ring_link(members[j]), members[j]) for j in used]
     sent = {j: config.expert_lanes(j) * min(config.ep, ranks[j]) * stages for j in used}
     between: list[Channel] = [(j, cluster.groups[j].inter_node, sent[j]) for j in used]
     widest = widest_group(config)
@@ -204,8 +201,7 @@ def _exchange_ns(instance: Instance, config: Configuration, width: int, *, reduc
         inside.append((j, link, sharing))
         between.append((j, group.inter_node, degrees.tp))
         groups = ceil_div(slots, size)
-        link = group.intra_node.of_rings(group.gpus_per_node // groups)
-        across_inside.append((j, link, groups))
+        across_inside.append((j, group.ring_link(groups), groups))
         across.append((j, group.inter_node, degrees.tp * sharing))
     widest = widest_group(config)
     lanes = config.degrees[widest].tp

@@ -134,6 +134,10 @@ class NodeGroup(Record):
         """
         return self.intra_node if tp <= self.gpus_per_machine else self._between_machines(1)
 
+    def ring_link(self, members: int) -> Link:
+        """What each of the rings of so many GPUs has that fill a node."""
+        return self.intra_node.of_rings(self.gpus_per_node // members)
+
     def copies_link(self, tp: int, rings: int) -> Link:
         """What each of so many rings over GPUs of a node with the same tensors has.
 

@@ -242,10 +242,9 @@ def lengths_command(
     """
     from formulations.instance.load import load_instance
     from solver.cli.kinds import deliver
-    from solver.evaluate.evaluation import row_file_name, row_plans
+    from solver.evaluate.evaluation import lengths_document, row_file_name
     from solver.files import to_json
     from solver.lengths.candidates import candidates
-    from solver.lengths.choose import build_lengths, check_limits, choose
     from solver.report.lengths import dispatch_text, strategies_text
     from solver.study.store import study_at
 
@@ -259,10 +258,7 @@ def lengths_command(
     with steps_display("layouts") as tell, study_at(study, problem) as kept:
         listed = candidates(problem, tell, kept)
     options = SolveOptions(time_limit_s=time_limit, gap=gap, seed=seed, workers=workers)
-    chosen = choose(listed.mixed, order, options)
-    check_limits(problem, chosen)
-    files = row_plans(problem, listed)
-    document = build_lengths(chosen, problem.workload.name, problem, files, listed.above)
+    document = lengths_document(problem, listed, order, options)
     if plans is not None:
         if not document.plans:
             raise PlanError("--plans", "strategies that were measured", "those of the search")

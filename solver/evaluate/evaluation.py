@@ -12,6 +12,7 @@ from itertools import groupby, pairwise
 from formulations.decisions import Decisions, decisions_of
 from formulations.errors import InstanceError, PlanError
 from formulations.instance import Instance
+from formulations.lengths.problem import Order
 from formulations.lengths.row_times import instance_of_rows
 from formulations.plan import Configuration, Plan, simulable
 from formulations.space import PlanSpace
@@ -21,6 +22,8 @@ from solver.document import PlanDocument
 from solver.evaluate.launched import block_boundaries
 from solver.evaluate.run_plan import Planned, judged, settled
 from solver.lengths.candidates import Candidates
+from solver.lengths.choose import build_lengths, check_limits, choose
+from solver.lengths_document import LengthsDocument
 from solver.options import SolveOptions
 from solver.plan_figures import build_document
 from solver.report.naming import chunks_text, experts_text, shards_text
@@ -207,6 +210,19 @@ def row_plans(instance: Instance, candidates: Candidates) -> list[PlanDocument]:
     pairs = zip(candidates.mixed.strategies, plans, strict=bool(plans))
     rows = ((instance_of_rows(instance, plan, q.longest), plan) for q, plan in pairs)
     return [build_document(judged(*pair), SolveOptions()) for pair in rows]
+
+
+def lengths_document(
+    instance: Instance, candidates: Candidates, order: Order, options: SolveOptions
+) -> LengthsDocument:
+    """The step of mixed lengths that a search chooses, sealed, with plans of its strategies.
+
+    Raises NoPlanError where there is none, or none within the limits of the instance.
+    """
+    chosen = choose(candidates.mixed, order, options)
+    check_limits(instance, chosen)
+    plans, name = row_plans(instance, candidates), instance.workload.name
+    return build_lengths(chosen, name, instance, plans, candidates.above)
 
 
 def row_file_name(strategy: str) -> str:

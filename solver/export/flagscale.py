@@ -73,11 +73,11 @@ def files(job: Job) -> dict[str, str]:
         }
     exports = {rank.host: {"DEVICE_TYPE": types[rank.stage]} for rank in job.ranks}
     command = f'{COMMAND} --hetero-current-device-type "$DEVICE_TYPE"'
-    title = (
-        f"FlagScale arguments of {job.title}.\n"
-        "# Every host passes its own --hetero-current-device-type: torchrun.sh does."
+    head = (
+        f"FlagScale arguments of {job.title}.",
+        "Every host passes its own --hetero-current-device-type: torchrun.sh does.",
     )
     return {
-        ARGUMENTS: argument_file(job, title, options),
+        ARGUMENTS: argument_file(job, head, options),
         **launcher_files(job, USAGE, command, setup(job, ARGUMENTS), exports, START),
     }

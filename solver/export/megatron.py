@@ -104,20 +104,20 @@ def files(job: Job) -> dict[str, str]:
     """All files of the export, by name."""
     options = {**degrees(job), **batches(job, job.config.micro_batch), **strategies(job)}
     return {
-        ARGUMENTS: argument_file(job, f"Megatron-LM arguments of {job.title}.", options),
+        ARGUMENTS: argument_file(job, [f"Megatron-LM arguments of {job.title}."], options),
         **launcher_files(job, USAGE, COMMAND, setup(job, ARGUMENTS), start=START),
     }
 
 
-def argument_file(job: Job, title: str, planned: Mapping[str, object]) -> str:
-    """The text of a file: what the plan decides, the model, what is the user's."""
-    places = "The order of the hosts (hosts.txt) places the stages."
+def argument_file(job: Job, head: Sequence[str], planned: Mapping[str, object]) -> str:
+    """The text of a file: what the plan decides, below lines on it; the model; the user's part."""
+    remarks = *head, "The order of the hosts (hosts.txt) places the stages."
     sections = {
-        f"# {title}\n# {places}\n": planned,
+        "".join(f"# {line}\n" for line in remarks): planned,
         "# The model.\n": model(job),
         f"# {job.yours}\n": USERS | vocabulary(job),
     }
-    return "".join(head + _lines(options) for head, options in sections.items() if options)
+    return "".join(above + _lines(options) for above, options in sections.items() if options)
 
 
 def _lines(options: Mapping[str, object]) -> str:
