@@ -82,6 +82,47 @@ class Coverage:
         return tuple(n for n in range(first, self.most_nodes + 1) if not self.covers(n))
 
 
+#: Sets that are tried for the fewest sizes: some seconds, with n0 = 50 nodes and one fault.
+MOST_TRIED = 10**6
+
+
+def fewest_sizes(least_size: int, faults: int, most_nodes: int) -> tuple[tuple[int, ...], bool]:
+    """Fewest sizes >= n0 of which f + 1 or more add up to every number from (f + 1) n0 on.
+
+    Of numbers up to `most_nodes`, no less than (f + 1) n0. Ascending, and whether there are no
+    fewer: where that takes more than MOST_TRIED sets, the consecutive sizes.
+
+    The first n0 numbers settle all: only n0 makes the first, so n0 is in every set, and one more
+    pipeline of n0 leads from each of these numbers to all above. Each is a sum of f + 1 sizes. So
+    what these have beyond n0 are stamps, of which up to f + 1 make every value below n0: the
+    postage stamp problem (Lunnon, Comput. J. 12(4):377, 1969). By ascending stamps: the next one is
+    no larger than the least value that is not made yet, which no larger ones make.
+    """
+    values = min(least_size, most_nodes - (faults + 1) * least_size + 1)
+    tries_left = iter(range(MOST_TRIED, 0, -1))
+
+    def completed(stamps: tuple[int, ...], made: list[int], more: int) -> tuple[int, ...] | None:
+        """With so many stamps more; made: [f + 2] bits of the values of up to 0, 1, .. of them."""
+        missing = (~made[-1] & (made[-1] + 1)).bit_length() - 1
+        if missing >= values:
+            return stamps
+        if not more or not next(tries_left, 0):
+            return None
+        for stamp in range(missing, stamps[-1], -1):
+            with_it = [1]
+            for without in made[1:]:  # or the stamp once more, beside one stamp fewer
+                with_it.append(without | with_it[-1] << stamp)
+            if (complete := completed((*stamps, stamp), with_it, more - 1)) is not None:
+                return complete
+        return None
+
+    consecutive = range(least_size, least_size + least_consecutive(values, faults))
+    for more in range(len(consecutive)) if faults else ():  # else every value is a stamp
+        if (stamps := completed((0,), [1] * (faults + 2), more)) is not None:
+            return tuple(least_size + stamp for stamp in stamps), True
+    return tuple(consecutive), not faults
+
+
 def proof(sizes: Sequence[int], faults: int) -> tuple[str, ...]:
     """Why numbers of nodes are sums of consecutive sizes, in numbers; one argument a line."""
     low, high, first = min(sizes), max(sizes), faults + 1

@@ -5,9 +5,8 @@ from collections.abc import Sequence
 from typing import Literal
 
 from formulations.coverage import (
-    Coverage,
     consecutive_for_merging,
-    least_consecutive,
+    fewest_sizes,
     proof,
     ways,
     worst_rebuilt,
@@ -15,16 +14,11 @@ from formulations.coverage import (
 from formulations.errors import NoPlanError
 from formulations.fleet import Design
 from formulations.instance.record import Record
-from formulations.models.cpsat import CpSat
-from formulations.models.template_set import TemplateSet
 from formulations.node_sharing import NodeSplit
 from formulations.pipelines import InstantiationProblem, PipelineKind
-from solver.backends import cpsat
 from solver.fleet_document import TemplateBound, TemplateClaims
 from solver.fleets.designs import designs_of, fleet_sizes, fleet_templates
 from solver.fleets.instantiate import instantiate
-from solver.options import SolveOptions
-from solver.result import Status
 from solver.templates.generate import TemplateEntry, TemplateGenerator
 
 
@@ -35,10 +29,11 @@ class TemplatesDocument(Record):
     enough to survive and to merge; `fleet_sizes` and `fleet_templates` say of which mixes there are
     templates. coverage: why numbers of nodes from (f + 1) n0 on are sums of f + 1 sizes or more;
     pipelines: of how many, for each number that the cluster has. fewest_sizes: a set with fewest
-    sizes that covers them all; fewest_proved: by CP-SAT. rebuilt, rebuilt_by_fewest: most pipelines
-    that one failure takes apart, on `rebuilt_nodes` (least and most) nodes, with either set; None
-    where the cluster has no node to spare. Without (f + 1) n0 nodes, f + 1 pipelines are of choices
-    of fewer nodes than n0, and nothing is said of other numbers of nodes.
+    sizes that covers them all; fewest_proved: are there none with fewer? rebuilt,
+    rebuilt_by_fewest: most pipelines that one failure takes apart, on `rebuilt_nodes` (least and
+    most) nodes, with either set; None where the cluster has no node to spare. Without (f + 1) n0
+    nodes, f + 1 pipelines are of choices of fewer nodes than n0, and nothing is said of other
+    numbers of nodes.
     """
 
     schema_version: Literal[5] = 5
@@ -152,24 +147,3 @@ def _with_coverage(document: TemplatesDocument) -> TemplatesDocument:
         rebuilt=worst_rebuilt(document.sizes, faults, tried),
         rebuilt_by_fewest=worst_rebuilt(fewest, faults, tried),
     )
-
-
-def fewest_sizes(least_size: int, faults: int, most_nodes: int) -> tuple[tuple[int, ...], bool]:
-    """Fewest sizes >= n0 of which f + 1 or more add up to every number from (f + 1) n0 on.
-
-    Of numbers up to `most_nodes`, no less than (f + 1) n0. Ascending, and whether CP-SAT has proved
-    that there are no fewer; stopped early, the best set so far, at worst the consecutive sizes.
-
-    The first n0 numbers settle all: only n0 makes the first, so n0 is in every set, and one more
-    pipeline of n0 leads from each of these numbers to all above.
-    """
-    nodes = range((faults + 1) * least_size, most_nodes + 1)
-    consecutive = range(least_size, least_size + least_consecutive(least_size, faults))
-    built = TemplateSet(CpSat(), nodes[:least_size], least_size, faults)
-    built.hint(consecutive)
-    outcome = cpsat.run(built.model.native, SolveOptions())
-    if outcome.values is None:
-        return tuple(consecutive), False
-    sizes = built.extract(outcome.values)
-    assert not Coverage(sizes, faults, most_nodes).gaps(nodes[0])
-    return sizes, outcome.status is Status.OPTIMAL

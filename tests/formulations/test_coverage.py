@@ -2,15 +2,17 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from itertools import combinations_with_replacement
+from itertools import combinations, combinations_with_replacement
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from formulations import coverage as module
 from formulations.coverage import (
     Coverage,
     consecutive_for_merging,
+    fewest_sizes,
     least_consecutive,
     partitions,
     pipelines_rebuilt,
@@ -54,6 +56,36 @@ def test_consecutive_sizes_cover_from_p_on_and_not_before(least_size: int, fault
     for number in (p, p - 1) if p > 1 else (p,):
         coverage = Coverage(range(least_size, least_size + number), faults, every.stop)
         assert all(map(coverage.covers, every)) == (number == p)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(1, 5), st.integers(0, 2), st.integers(0, 8))
+def test_no_smaller_set_covers(least_size: int, faults: int, more: int) -> None:
+    first = (faults + 1) * least_size
+    sizes, proved = fewest_sizes(least_size, faults, first + more)
+    assert proved
+    assert Coverage(sizes, faults, first + more).gaps(first) == ()
+    for fewer in combinations(range(least_size, first + more + 1), len(sizes) - 1):
+        assert not fewer or Coverage(fewer, faults, first + more).gaps(first)
+
+
+@pytest.mark.parametrize(
+    ("faults", "reached"), [(1, (2, 4, 8, 12, 16, 20, 26, 32)), (2, (3, 7, 15, 24, 36))]
+)
+def test_stamps_reach_what_is_published(faults: int, reached: tuple[int, ...]) -> None:
+    """Up to h = f + 1 of k stamps make 1 .. n_h(k) at most (Lunnon 1969, table of h = 2 and 3)."""
+    for k, most in enumerate(reached, 1):
+        for beyond in (0, 1):
+            least_size = most + 1 + beyond
+            sizes, proved = fewest_sizes(least_size, faults, 4 * least_size)
+            assert proved
+            assert len(sizes) == 1 + k + beyond
+
+
+def test_beyond_the_tries_it_is_the_consecutive_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MOST_TRIED", 3)
+    assert fewest_sizes(12, 1, 60) == (tuple(range(12, 19)), False)
+    assert fewest_sizes(4000, 0, 9000) == (tuple(range(4000, 8000)), True)
 
 
 def test_sizes_that_are_none_are_refused() -> None:
