@@ -307,7 +307,7 @@ class _Walk:
             yield ()
 
     def _pipelines(self, chosen: _Fields) -> Iterator[tuple[int, int]]:
-        """Pairs (dp, pp) that fill all slots with enough layers for pp stages.
+        """Pairs (dp, pp) that fill all slots with enough layers for pp stages, and micro-batches.
 
         Where stages have degrees of their own, several of them in slots as small as any.
         """
@@ -327,7 +327,8 @@ class _Walk:
             choices = ((dp, pp) for dp in degrees for pp in range(2, min(longest, slots // dp) + 1))
         replicas, stages = instance.search.data_parallel, instance.search.pipeline_parallel
         for dp, pp in choices:
-            if (replicas is None or dp in replicas) and (stages is None or pp in stages):
+            listed = (replicas is None or dp in replicas) and (stages is None or pp in stages)
+            if listed and any(self._micro_batches(chosen._replace(dp=dp))):
                 yield dp, pp
 
     def _experts(self, chosen: _Fields) -> Sequence[tuple[int, int | None]]:

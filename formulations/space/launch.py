@@ -145,14 +145,15 @@ def zero_choices(instance: Instance, config: Configuration) -> list[ZeroStage]:
             return []
     exchanges = config.pp == 1 and search.micro_batches == "even"
     highest = PARAMETERS_SPLIT if exchanges else STATES_SPLIT
+    demands = _demands(instance, config, zero=0)
     stages = [
         zero
         for zero in sorted(search.zero)
         if zero <= highest
-        and not any(target.refused(instance.workload, _demands(instance, config, zero)))
+        and not any(target.refused(instance.workload, demands._replace(zero=zero)))
         and runs_degrees(instance, config, zero)  # on some node order
     ]
-    return stages if config.has_copies else stages[:1]
+    return stages if demands.copied else stages[:1]
 
 
 SHARD_GROUPS = (
@@ -167,21 +168,21 @@ def instance_choices(instance: Instance, config: Configuration) -> Iterator[int]
     Several need two replicas each, that fill nodes or share a node with whole groups, on nodes of
     equally many equal slots in one zone, and experts that lie as all else does.
     """
-    groups, used = instance.cluster.groups, config.groups_used
+    for number in instance.search.optimizer_instances:
+        if number == 1 or _has_shard_groups(instance, config, number):
+            yield number
+
+
+def _has_shard_groups(instance: Instance, config: Configuration, number: int) -> bool:
+    groups, (size, rest) = instance.cluster.groups, divmod(config.dp, number)
+    if not config.zero or rest or size == 1 or config.has_expert_grid:
+        return False
     slots = {
         (slot, groups[j].gpus_per_node // slot.width, groups[j].zone)
-        for j, slot in zip(used, config.degrees_used, strict=False)
+        for j, slot in zip(config.groups_used, config.degrees_used, strict=False)
     }
-    for number in instance.search.optimizer_instances:
-        size, rest = divmod(config.dp, number)
-        if number == 1:
-            yield number
-        elif (
-            config.zero and not rest and size > 1 and len(slots) == 1 and not config.has_expert_grid
-        ):
-            [(_, per_node, _)] = slots
-            if size % per_node == 0 or per_node % size == 0:
-                yield number
+    per_node = max(count for _, count, _ in slots)
+    return len(slots) == 1 and (size % per_node == 0 or per_node % size == 0)
 
 
 #: All values of the fields that rules are about, the widest last where there is one value.

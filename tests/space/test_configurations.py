@@ -74,7 +74,7 @@ def test_bug_an_impossible_plan_was_verified_as_the_optimum(reference: Path) -> 
     fields |= {"expected_error": None, "memory_margin": None}
     document = sealed(PlanDocument.model_validate_json(json.dumps(fields)))
     (line,) = verify_document(document).problems
-    assert line.startswith("config.micro_batch: found 1, expected none")
+    assert line.startswith("config.dp, pp: found (1, 8), expected none")
 
 
 def test_bug_parts_were_left_out_where_no_replicas_can_stand_for_them() -> None:
