@@ -20,6 +20,8 @@ from formulations.errors import PlannerError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from matplotlib.axes import Axes
+
     from formulations.instance import Instance
     from solver.comparison import Answer
     from solver.comparison import Evaluation as Judged
@@ -214,6 +216,17 @@ class Front(_Stored):
             return import_module("pandas").DataFrame(self.rows())
         except ImportError as error:
             raise PlannerError("to_frame needs pandas: pip install pandas") from error
+
+    def plot(self, axes: "Axes | None" = None) -> "Axes":
+        """Throughput against cost of all clusters; on new axes of matplotlib unless given."""
+        from solver.report.front_picture import draw_front
+
+        if axes is None:
+            from matplotlib import pyplot
+
+            _, axes = pyplot.subplots(layout="constrained")
+        draw_front(axes, self.document)
+        return axes
 
     def solutions(self) -> list[Solution]:
         """The plan of every point."""

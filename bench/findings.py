@@ -8,88 +8,40 @@ Table 1 of Narayanan et al. 2021 needs the reference folder. Records, one per st
 go to bench/results/findings.jsonl, the picture to bench/results/findings.svg.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from math import ceil, floor, log10
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from matplotlib.axes import Axes
 from rich.table import Table
 
 from bench import claims_cheng, claims_megatron
 from bench.claims import Outcome, Study, outcome
 from bench.command import command, wide_console
 from bench.records import RESULTS, append, record, reference
-from solver.report.chart import COLOURS, grid_line, key_width, keys, picture, written
+from solver.report.chart import Draw, picture
 
-_WIDTH, _HEIGHT = 560, 150  # of the bars of a panel
-_LEFT, _TOP = 56, 52
-_ABOVE, _BELOW, _BETWEEN = 62, 30, 40
-_COLUMNS = 2
-_GAP = 0.25  # of the width of a group
-_STEPS = (1, 2, 2.5, 5, 10)
+_GROUP = 0.75  # width of a group of bars; the next one begins at 1
 
 
-@dataclass(frozen=True)
-class Bars:
-    """One panel: series -> label -> value, at least 0; missing bars have no value."""
+def bars(finding: "Figures") -> Draw:
+    """One panel: a group of bars per label, a bar per series that has a value there."""
+    values: Mapping[str, Mapping[str, float]] = finding["values"]
+    labels = list(dict.fromkeys(label for series in values.values() for label in series))
 
-    heading: str
-    axis: str
-    values: Mapping[str, Mapping[str, float]]
+    def draw(axes: Axes) -> None:
+        width = _GROUP / len(values)
+        for i, (name, series) in enumerate(values.items()):
+            places = [labels.index(label) + width * (i + 0.5) - _GROUP / 2 for label in series]
+            axes.bar(places, list(series.values()), width, label=name)
+        axes.set_xticks(range(len(labels)), labels)
+        axes.grid(visible=False, axis="x")
+        title = f"{finding['study']}, comes out: {finding['comes_out']}"
+        of = f"{finding['source'].partition(',')[0]}; {finding['axis']}"
+        axes.set_title(f"{title}\n{of}", loc="left", fontsize=9)
+        axes.legend(loc="upper left", bbox_to_anchor=(1, 1))
 
-    @property
-    def labels(self) -> list[str]:
-        """Groups of bars, in the order in which they first occur."""
-        return list(dict.fromkeys(label for own in self.values.values() for label in own))
-
-
-def ticks(most: float) -> list[float]:
-    """Round values from 0 to the first that is not below `most`, five or fewer steps."""
-    power = 10 ** floor(log10(most / 4))
-    step = next(power * one for one in _STEPS if power * one * 4.5 >= most)
-    return [step * i for i in range(ceil(most / step - 1e-9) + 1)]
-
-
-def _panel(panel: Bars, left: float, top: float) -> Iterator[str]:
-    marks = ticks(max(max(own.values()) for own in panel.values.values()))
-    yield written(left, top - 42, panel.heading, ' style="font-weight:bold"')
-    yield written(left, top - 27, panel.axis)
-    for mark in marks:
-        y = top + _HEIGHT * (1 - mark / marks[-1])
-        yield grid_line(left, y, left + _WIDTH, y)
-        yield written(left - 6, y + 4, f"{mark:g}", ' text-anchor="end"')
-    group = _WIDTH / len(panel.labels)
-    width = group * (1 - _GAP) / len(panel.values)
-    for i, label in enumerate(panel.labels):
-        middle = left + group * (i + 0.5)
-        yield written(middle, top + _HEIGHT + 14, label, ' text-anchor="middle"')
-        for j, (own, colour) in enumerate(zip(panel.values.values(), COLOURS, strict=False)):
-            if label in own:
-                height = _HEIGHT * own[label] / marks[-1]
-                x = middle + width * (j - len(panel.values) / 2)
-                yield _bar(x, top + _HEIGHT - height, width, height, colour)
-    x = left + _WIDTH - sum(map(key_width, panel.values)) + 24
-    yield from keys(x, top - 20, dict(zip(panel.values, COLOURS, strict=False)))[0]
-
-
-def _bar(x: float, y: float, width: float, height: float, colour: str) -> str:
-    size = f'width="{width:.1f}" height="{height:.1f}"'
-    return f'<rect x="{x:.1f}" y="{y:.1f}" {size} fill="{colour}"/>'
-
-
-def bar_picture(title: str, panels: Sequence[Bars]) -> str:
-    """A picture of all panels, two beside each other; at most as many series as colours."""
-    wide, high = _LEFT + _WIDTH + _BETWEEN, _ABOVE + _HEIGHT + _BELOW
-    parts = [
-        part
-        for i, panel in enumerate(panels)
-        for part in _panel(
-            panel, _LEFT + wide * (i % _COLUMNS), _TOP + _ABOVE + high * (i // _COLUMNS)
-        )
-    ]
-    rows = -(-len(panels) // _COLUMNS)
-    return picture(title, _COLUMNS * wide, _TOP + rows * high + 16, parts)
+    return draw
 
 
 Figures = dict[str, Any]
@@ -145,15 +97,8 @@ def _plan(one: Outcome) -> Figures:
 
 def panels_picture(found: Sequence[Figures]) -> str:
     """A panel per study."""
-    panels = [
-        Bars(
-            f"{one['study']}, comes out: {one['comes_out']}",
-            f"{one['source'].partition(',')[0]}; {one['axis']}",
-            one["values"],
-        )
-        for one in found
-    ]
-    return bar_picture("Published findings, simulated", panels)
+    title = "Published findings, simulated"
+    return picture(title, *map(bars, found), columns=2, size=(6.4, 2.6))
 
 
 def table(found: Sequence[Figures]) -> Table:

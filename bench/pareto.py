@@ -187,13 +187,14 @@ def plan_table(document: FrontDocument, plans: list[Figures]) -> Table:
 
 def marks(document: FrontDocument, plans: list[Figures]) -> list[Mark]:
     """FASOP's plans in our picture."""
-    found = []
-    for one in plans:
-        name = cluster_name(document, one["nodes"])
-        at = _figures(document, one["nodes"], one["step_time_s"])
-        text = f"FASOP, {name}: {100 * one['behind']:.1f} % behind our front"
-        found.append(Mark("other", at, name, text))
-    return found
+    return [
+        Mark(
+            "theirs",
+            _figures(document, plan["nodes"], plan["step_time_s"]),
+            cluster_name(document, plan["nodes"]),
+        )
+        for plan in plans
+    ]
 
 
 def faults(fronts: list[Figures], plans: list[Figures]) -> list[str]:

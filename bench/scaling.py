@@ -8,11 +8,11 @@ the latest record of every size, once there are two.
 """
 
 import json
-import math
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+
+from matplotlib.axes import Axes
 
 from bench.command import (
     Column,
@@ -28,63 +28,9 @@ from bench.searches import Figures, apart, head, outcome_of
 from formulations.instance import Instance
 from formulations.instance.load import load_instance
 from solver.options import SolveOptions
-from solver.report.chart import COLOURS, Axis, Chart, key_width, keys, picture, written
+from solver.report.chart import Draw, log_axis, picture
 from solver.search.driver import solve
 from solver.search.progress import Progress
-
-_WIDTH, _HEIGHT, _SPACE = 700, 220, 48
-_LEFT, _TOP = 84, 66
-
-Point = tuple[float, float]
-
-
-@dataclass(frozen=True)
-class Panel:
-    """Lines over the common axis, by name; values from `ticks[0]` on, on a logarithmic axis.
-
-    Smaller values are drawn on the lowest tick, so that 0 has a place. `show`: text of a tick.
-    """
-
-    axis: str
-    ticks: Sequence[float]
-    show: Callable[[float], str]
-    lines: Mapping[str, Sequence[Point]]
-
-
-def line_picture(title: str, axis: str, panels: Sequence[Panel]) -> str:
-    """A picture of the panels one below the other; equal names have equal colours.
-
-    The common axis has a tick at every x of a point, of which there are two or more different
-    ones, all above 0. At most four different names of lines.
-    """
-    lines = [line for panel in panels for line in panel.lines.values()]
-    numbers = sorted({x for line in lines for x, _ in line})
-    across = Axis(numbers[0], numbers[-1], [(n, f"{n:g}") for n in numbers], math.log)
-    names = dict.fromkeys(name for panel in panels for name in panel.lines)
-    colours = dict(zip(names, COLOURS, strict=False))
-    height = _TOP + len(panels) * (_HEIGHT + _SPACE) + 12
-    parts: list[str] = []
-    for index, panel in enumerate(panels):
-        ticks = [(tick, panel.show(tick)) for tick in panel.ticks]
-        up = Axis(panel.ticks[0], panel.ticks[-1], ticks, math.log)
-        top = _TOP + index * (_HEIGHT + _SPACE)
-        chart = Chart(across, up, _LEFT, top, _WIDTH, _HEIGHT)
-        parts += [*chart.grid(), written(16, top - 10, panel.axis)]
-        x = _LEFT + _WIDTH - sum(map(key_width, panel.lines))
-        parts += keys(x, top - 19, {name: colours[name] for name in panel.lines})[0]
-        for name, points in panel.lines.items():
-            parts += _line(chart, points, colours[name])
-    parts.append(written(_LEFT + _WIDTH / 2, height - 10, axis, ' text-anchor="middle"'))
-    return picture(title, _LEFT + _WIDTH + 32, height, parts)
-
-
-def _line(chart: Chart, points: Sequence[Point], colour: str) -> Iterator[str]:
-    """Through all points, with a dot on each."""
-    path = "L".join(f"{chart.x(x):.1f} {chart.y(y):.1f}" for x, y in sorted(points))
-    yield f'<path class="c" stroke="{colour}" d="M{path}"/>'
-    for point in sorted(points):
-        yield chart.dot(point, 3.5, f'fill="{colour}"')
-
 
 INSTANCES = ROOT / "bench" / "scaling"
 #: Gaps of which the time is recorded when they are first reached.
@@ -140,25 +86,26 @@ def latest(records: Iterable[Figures]) -> list[Figures]:
 
 def growth_picture(records: Sequence[Figures]) -> str:
     """Seconds and gap over the number of nodes, of records with a plan."""
-    with_gap = [one for one in records if one["gap"] is not None]
-    seconds = {
-        "wall time": [(one["nodes"], one["runtime_s"]) for one in with_gap],
-        "CPU time": [(one["nodes"], one["cpu_s"]) for one in with_gap],
-    }
-    gap = {"gap": [(one["nodes"], 100 * one["gap"]) for one in with_gap]}
-    return line_picture(
-        "Exact search: time and gap as the cluster grows",
-        "nodes of 8 GPUs, three types",
-        [
-            Panel("seconds", (0.1, 1, 10, 100, 1000), lambda tick: f"{tick:g} s", seconds),
-            Panel(
-                "gap",
-                (0.01, 0.1, 0.5, 1, 10, 100),
-                lambda tick: f"{tick:g} %",
-                gap,
-            ),
-        ],
-    )
+    rows = [row for row in records if row["gap"] is not None]
+    nodes = [row["nodes"] for row in rows]
+
+    def panel(unit: str, low: float, lines: Mapping[str, Sequence[float]]) -> Draw:
+        def draw(axes: Axes) -> None:
+            for name, values in lines.items():  # 0 has a place, too
+                axes.plot(nodes, [max(value, low) for value in values], "o-", label=name)
+            log_axis(axes, "y", low, 1.5 * max(map(max, lines.values())), "g")
+            axes.set(xscale="log", xlabel="nodes of 8 GPUs, three types", ylabel=unit)
+            axes.set_xticks(nodes, list(map(str, nodes)))
+            axes.minorticks_off()
+            axes.legend()
+
+        return draw
+
+    times = {"wall time": "runtime_s", "CPU time": "cpu_s"}
+    seconds = {name: [row[field] for row in rows] for name, field in times.items()}
+    gaps = {"gap": [100 * row["gap"] for row in rows]}
+    title = "Exact search: time and gap as the cluster grows"
+    return picture(title, panel("s", 0.1, seconds), panel("%", 0.01, gaps), size=(8.6, 3.0))
 
 
 TABLE: dict[str, Column] = {

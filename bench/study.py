@@ -10,7 +10,6 @@ cases and study.svg the picture of the last run.
 """
 
 import csv
-import math
 import os
 import sys
 import time
@@ -20,6 +19,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from matplotlib.axes import Axes
 from rich.console import Console
 from rich.table import Table
 
@@ -31,16 +31,9 @@ from bench.records import INSTANCES, append, cpu_seconds, record, reference
 from formulations.costs.tables import build_tables
 from formulations.errors import InstanceError
 from formulations.instance.load import load_instance
-from solver.report.chart import COLOURS, Axis, Chart, keys, picture
+from solver.report.chart import picture
 
-_WIDTH, _HEIGHT = 760, 380
-_LEFT, _TOP = 64, 66
-_TICKS = (0, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
 _FINEST = 0.1  # per cent: below this the axis is linear, above it logarithmic
-
-
-def _stretch(percent: float) -> float:
-    return math.log1p(percent / _FINEST)
 
 
 def steps(distances: Sequence[float]) -> list[tuple[float, float]]:
@@ -58,16 +51,21 @@ def distribution_picture(title: str, axis: str, curves: Mapping[str, Sequence[fl
     At most four non-empty curves; distances are at least 0.
     """
     largest = 100 * max(max(distances) for distances in curves.values())
-    end = next((tick for tick in _TICKS if tick >= max(largest, 1)), largest)
-    across = Axis(0, end, [(tick, f"{tick:g} %") for tick in _TICKS if tick <= end], _stretch)
-    up = Axis(0, 1, [(tenth / 10, f"{10 * tenth} %") for tenth in range(0, 11, 2)])
-    chart = Chart(across, up, _LEFT, _TOP, _WIDTH, _HEIGHT)
-    parts = [*chart.grid(), *chart.names(axis, "")]
-    parts += keys(_LEFT, 44, dict(zip(curves, COLOURS, strict=False)))[0]
-    for distances, colour in zip(curves.values(), COLOURS, strict=False):
-        points = [(0.0, 0.0), *((100 * value, share) for value, share in steps(distances))]
-        parts.append(chart.steps(points, end, f'class="c" stroke="{colour}"'))
-    return picture(title, _LEFT + _WIDTH + 32, _TOP + _HEIGHT + 52, parts)
+
+    def draw(axes: Axes) -> None:
+        for name, distances in curves.items():
+            points = [
+                (0.0, 0.0),
+                *((100 * value, 100 * share) for value, share in steps(distances)),
+            ]
+            above, shares = zip(*points, (largest, 100.0), strict=True)
+            axes.step(above, shares, where="post", label=name)
+        axes.set_xscale("symlog", linthresh=_FINEST)
+        axes.set(xlim=(0, largest), ylim=(0, 101), xlabel=axis, ylabel="share of cases, %")
+        axes.xaxis.set_major_formatter("{x:g} %")
+        axes.legend(loc="lower right")
+
+    return picture(title, draw)
 
 
 QUANTILES = (0.5, 0.75, 0.9, 0.95, 0.99)

@@ -11,6 +11,7 @@ from types import SimpleNamespace
 
 import pytest
 import yaml
+from matplotlib.figure import Figure
 from pydantic import ValidationError
 
 import hetplan
@@ -129,6 +130,9 @@ def test_functions_say_what_their_commands_print(
     monkeypatch.setitem(sys.modules, "pandas", None)
     with pytest.raises(hetplan.PlannerError, match="pip install pandas"):
         subsets.to_frame()
+    axes = Figure().subplots()
+    assert subsets.plot(axes) is axes
+    assert subsets.plot().get_ylabel() == axes.get_ylabel() == "nodes"
     assert evaluated.to_dict()["step_time_s"] == evaluated.solution.step_time_s
     hetplan.report(subsets, tmp_path / "front.html")
     hetplan.report(plan_file, tmp_path / "plan.html", trace=tmp_path / "trace.json")

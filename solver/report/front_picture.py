@@ -2,19 +2,18 @@
 
 Of subsets against the number of nodes. Points of the front are named. A line of steps joins them:
 what they offer lies on it and above left of it. Dominated clusters are faint: full ones at their
-best plan known, hollow ones where plans of theirs can be at best. All have tooltips.
+best plan known, hollow ones where plans of theirs can be at best.
 """
 
-import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from itertools import accumulate
-from typing import Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from formulations.costs.renting import worthwhile_terms
 from formulations.units import NANOSECONDS_PER_SECOND
 from solver.front_document import ClusterRecord, FrontDocument
-from solver.report.chart import LETTER, Axis, Chart, picture, written
+from solver.report.chart import COLOURS, inline, log_axis, picture
 from solver.report.front import (
     Figures,
     cluster_name,
@@ -25,107 +24,96 @@ from solver.report.front import (
     search_lines,
     speed_name,
     subset_lines,
-    within_gap,
 )
 from solver.report.html.page import section, sections_page
 from solver.report.layout import Labelled, table_of
-from solver.report.quantities import money, significant, time_text
+from solver.report.quantities import time_text
 
-_WIDTH, _HEIGHT = 860, 460
-_LEFT, _TOP, _RIGHT = 96, 84, 150
-_LINE = 13.0  # height of a name
-_STYLE = (
-    ".f{fill:none;stroke:#d62728;stroke-width:1.5}.best{fill:#d62728}.open{fill:#e39a2d}"
-    ".known{fill:#4c86c6;fill-opacity:.35}.bound{fill:none;stroke:#4c86c6;stroke-opacity:.35}"
-    ".other{fill:none;stroke:#3f9a5b;stroke-width:1.5}"
-)
-_Kind = Literal["best", "known", "bound", "open", "other"]
-_NAMES: dict[_Kind, str] = {
-    "best": "front",
-    "known": "dominated",
-    "bound": "dominated: at best here",
-    "open": "open: at best here",
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+_Kind = Literal["best", "known", "bound", "open", "theirs"]
+#: Name in the key, and how its places are drawn.
+_KINDS: dict[_Kind, tuple[str, dict[str, Any]]] = {
+    "known": ("dominated", {"color": COLOURS[1], "alpha": 0.35, "s": 14}),
+    "bound": (
+        "dominated: at best here",
+        {"edgecolor": COLOURS[1], "facecolor": "none", "alpha": 0.35, "s": 14},
+    ),
+    "open": ("open: at best here", {"color": COLOURS[4], "s": 14}),
+    "theirs": ("", {"edgecolor": COLOURS[2], "facecolor": "none", "s": 26}),
+    "best": ("front", {"color": COLOURS[0], "s": 26, "zorder": 3}),
 }
 
 #: Nodes that keep less than a thousandth of their time are beyond the axes.
 _SLOWEST = 1000.0
 
-#: Number of powers of ten from which on these of their multiples have a tick.
-_STEPS = (
-    (3, (1,)),
-    (1, (1, 2, 5)),
-    (0.4, (1, 1.5, 2, 3, 4, 5, 6, 8)),
-    (0, (1, 1.1, 1.2, 1.3, 1.4, 1.5, 1.6, 1.8, 2, 2.5, 3, 3.5, 4, 5, 6, 7, 8, 9)),
-)
-
 
 @dataclass(frozen=True)
 class Mark:
-    """A place in the picture; `text`: of its tooltip."""
+    """A place in the picture."""
 
     kind: _Kind
     at: Figures
     name: str
-    text: str
 
 
 def front_picture(
     document: FrontDocument, others: Sequence[Mark] = (), other_name: str = ""
 ) -> str:
     """The picture; `others`: points that do not belong to the front, and what they are."""
-    what = "nodes" if document.aim == "subsets" else f"USD for {cost_name(document)}"
-    unsorted = (mark for cluster in document.clusters for mark in _marks(document, cluster))
-    marks = sorted(unsorted, key=lambda mark: -mark.at.throughput)
-    everything = [*marks, *others]
-    chart = Chart(
-        _axis([mark.at.throughput for mark in everything], "g"),
-        _axis([mark.at.paid for mark in everything], ",g"),
-        *(_LEFT, _TOP, _WIDTH, _HEIGHT),
-    )
-    shown = {kind: name for kind, name in _NAMES.items() if any(m.kind == kind for m in marks)}
-    if others:
-        shown["other"] = other_name
-    parts: list[str] = []
-    x = float(_LEFT)
-    for kind, name in shown.items():
-        parts.append(f'<circle cx="{x + 5:.1f}" cy="52" r="4" class="{kind}"/>')
-        parts.append(written(x + 14, 56, name))
-        x += 36 + LETTER * len(name)
-    parts += chart.names(speed_name(document), what)
-
-    def dot(mark: Mark) -> str:
-        radius = 4 if mark.kind in ("best", "other") else 3
-        return chart.dot(mark.at, radius, f'class="{mark.kind}"', mark.text)
-
-    if everything:
-        best = [mark for mark in marks if mark.kind == "best"]
-        faint = [mark for mark in marks if mark.kind != "best"]
-        parts += chart.grid()
-        if best:
-            # At every throughput the least cost, from the fastest, which the upper edge ends
-            lowest = accumulate((mark.at.paid for mark in best), min)
-            corners = zip((mark.at.throughput for mark in best), lowest, strict=True)
-            edge = best[0].at.throughput, chart.up.high
-            parts.append(chart.steps([edge, *corners], chart.across.low, 'class="f"'))
-        parts += map(dot, (*faint, *others))
-        parts += [*_names(chart, best), *map(dot, best)]
     title = (
         f"{document.family.instance.workload.name}: {len(document.clusters):,} clusters, "
         f"{len(document.points):,} on the front"
     )
-    width, height = _LEFT + _WIDTH + _RIGHT, _TOP + _HEIGHT + 52
-    return picture(title, width, height, parts, _STYLE, "front")
+    return picture(title, lambda axes: draw_front(axes, document, others, other_name))
 
 
-def _axis(values: Sequence[float], form: str) -> Axis:
-    """Logarithmic, with some round ticks; what is free stands at the edge."""
+def draw_front(
+    axes: "Axes", document: FrontDocument, others: Sequence[Mark] = (), other_name: str = ""
+) -> None:
+    """The same on axes of matplotlib."""
+    nodes = document.aim == "subsets"
+    axes.set_xlabel(speed_name(document))
+    axes.set_ylabel("nodes" if nodes else f"USD for {cost_name(document)}")
+    unsorted = (mark for cluster in document.clusters for mark in _marks(document, cluster))
+    marks = [*sorted(unsorted, key=lambda mark: -mark.at.throughput), *others]
+    if not marks:
+        return
+    log_axis(axes, "x", *_range(mark.at.throughput for mark in marks))
+    lowest, highest = _range(mark.at.paid for mark in marks)
+    log_axis(axes, "y", lowest, highest)
+    # What is free stands at the edge
+    marks = [replace(mark, at=mark.at._replace(paid=max(mark.at.paid, lowest))) for mark in marks]
+    for kind, (name, style) in _KINDS.items():
+        if places := [mark.at for mark in marks if mark.kind == kind]:
+            axes.scatter(*zip(*places, strict=True), label=name or other_name, **style)
+    axes.legend(loc="upper left")
+    if best := [mark for mark in marks if mark.kind == "best"]:
+        # At every throughput the least cost, from the fastest, which the upper edge ends
+        speeds, costs = zip(*(mark.at for mark in best), strict=True)
+        least = [highest, *accumulate(costs, min)]
+        speeds, slowest = (speeds[0], *speeds), axes.get_xlim()[0]
+        axes.step((*speeds, slowest), (*least, least[-1]), where="post", color=COLOURS[0])
+        _name(axes, best)
+
+
+def _range(values: Iterable[float]) -> tuple[float, float]:
+    """Of a logarithmic axis."""
     paid = [value for value in values if value > 0] or [1.0]
-    low, high = min(paid) / 1.15, max(paid) * 1.15
-    powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
-    factors = next(steps for decades, steps in _STEPS if math.log10(high / low) >= decades)
-    ticks = (factor * 10.0**power for power in powers for factor in factors)
-    texts = [(tick, f"{tick:{form}}") for tick in ticks if low <= tick <= high]
-    return Axis(low, high, texts, math.log)
+    return min(paid) / 1.15, max(paid) * 1.15
+
+
+def _name(axes: "Axes", best: Sequence[Mark]) -> None:
+    """Names points of the front, where there is room."""
+    taken = list[Any]()
+    for mark in best:
+        text = axes.annotate(mark.name, mark.at, (6, -10), textcoords="offset points", fontsize=8)
+        box = text.get_window_extent()
+        if any(map(box.overlaps, taken)):
+            text.remove()
+        else:
+            taken.append(box)
 
 
 def _marks(document: FrontDocument, cluster: ClusterRecord) -> Iterator[Mark]:
@@ -141,32 +129,11 @@ def _marks(document: FrontDocument, cluster: ClusterRecord) -> Iterator[Mark]:
     for terms in worthwhile_terms(document.family.instance, cluster.nodes):
         if terms.slowdown > _SLOWEST and terms.on_spot not in best:
             continue
-        name = cluster_name(document, cluster.nodes, terms.on_spot)
         at = figures_of(document, terms, time_ns / NANOSECONDS_PER_SECOND)
-        text = f"{name}: {significant(at.throughput)} {speed_name(document)}"
         if document.aim == "subsets":
             at = at._replace(paid=sum(cluster.nodes))
-        else:
-            text += f", {money(at.paid)}"
-        if cluster.dominated_by is not None:
-            best_here = "" if cluster.step_time_ns else " at best"
-            better = cluster_name(document, cluster.dominated_by)
-            text += f"{best_here}; no better than {better}{within_gap(document)}"
-        yield Mark("best" if terms.on_spot in best else kind, at, name, text)
-
-
-def _names(chart: Chart, best: Sequence[Mark]) -> Iterator[str]:
-    taken: list[tuple[float, float, float]] = []
-    for mark in best:
-        x, y = chart.x(mark.at.throughput), chart.y(mark.at.paid)
-        end_x = x + LETTER * len(mark.name)
-        free = all(
-            abs(y - taken_y) >= _LINE or x >= taken_end_x or end_x <= taken_x
-            for taken_x, taken_end_x, taken_y in taken
-        )
-        if free:
-            taken.append((x, end_x, y))
-            yield written(x + 8, y + 14, mark.name)
+        name = cluster_name(document, cluster.nodes, terms.on_spot)
+        yield Mark("best" if terms.on_spot in best else kind, at, name)
 
 
 def front_page(document: FrontDocument) -> str:
@@ -197,7 +164,7 @@ def front_page(document: FrontDocument) -> str:
         },
     )
     parts = [
-        section("Front", front_picture(document), note),
+        section("Front", inline(front_picture(document), "clusters and their front"), note),
         section("Points", point_table(document)),
         section("Proof", Labelled(lines)),
         section("Other clusters", others),

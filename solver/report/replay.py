@@ -1,15 +1,18 @@
 """Replays side by side: tables for people, data, and throughput over time as a picture."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from rich.console import RenderableType
 
 from solver.replay.player import CAUSES, Cause, Replay
 from solver.replay.policy import Policy
-from solver.report.chart import COLOURS, Axis, Chart, keys, picture, round_ticks, written
+from solver.report.chart import COLOURS, picture
 from solver.report.layout import Grid, Labelled
 from solver.report.quantities import percent, significant
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 _UNITS = ((86400e9, "d"), (3600e9, "h"), (60e9, "min"), (1e9, "s"), (1e6, "ms"))
 
@@ -81,11 +84,8 @@ def replay_json(runs: Mapping[str, tuple[Policy, Replay]]) -> dict[str, object]:
     }
 
 
-_WIDTH, _HEIGHT = 860, 340
-_LEFT, _TOP = 72, 66
 _PARTS = 240  # of the run, over each of which the throughput is averaged
 _CURVE, _WIDER = 1.5, 1.5  # width of the last curve; what an earlier one has more, to be seen too
-_STYLE = ".r{fill:none;stroke-linejoin:round}.n{fill:none;stroke:#999;stroke-dasharray:4 3}"
 
 
 def averages(replay: Replay, parts: int, end_ns: int | None = None) -> list[float]:
@@ -108,27 +108,30 @@ def averages(replay: Replay, parts: int, end_ns: int | None = None) -> list[floa
 
 def replay_picture(title: str, replays: Mapping[str, Replay]) -> str:
     """Throughput over the time of one to four replays of one trace, by name, as SVG."""
+    return picture(title, lambda axes: draw_replays(axes, replays))
+
+
+def draw_replays(axes: "Axes", replays: Mapping[str, Replay]) -> None:
+    """The same on axes of matplotlib, of a figure with constrained layout."""
+    from matplotlib.ticker import MaxNLocator
+
     end_ns = max(replay.length_ns for replay in replays.values())
-    curves = {name: averages(replay, _PARTS, end_ns) for name, replay in replays.items()}
-    times_ns = (end_ns * tenth // 10 for tenth in range(11))
-    across = Axis(0, end_ns, [(ns, long_time_text(ns) if ns else "0") for ns in times_ns])
-    ticks = round_ticks(max(1e-9, *map(max, curves.values())))
-    up = Axis(0, ticks[-1], [(per_s, f"{per_s:g}") for per_s in ticks])
-    chart = Chart(across, up, _LEFT, _TOP, _WIDTH, _HEIGHT)
-    part = long_time_text(end_ns // _PARTS)
-    parts = [*chart.grid(), *chart.names("time", f"samples/s, mean of every {part}")]
-    named, x = keys(_LEFT + 220, 44, dict(zip(curves, COLOURS, strict=False)))
-    parts += named
-    for n, (values, colour) in enumerate(zip(curves.values(), COLOURS, strict=False)):
-        stroke = _CURVE + _WIDER * (len(curves) - 1 - n)  # those drawn over it stay narrower
-        points = [(end_ns * i / _PARTS, per_s) for i, per_s in enumerate(values)]
-        style = f'class="r" stroke="{colour}" stroke-width="{stroke:g}"'
-        parts.append(chart.steps(points, end_ns, style))
-    # Over them, on a scale of its own, how many nodes are ready.
-    most_nodes = max(span.nodes for replay in replays.values() for span in replay.spans)
-    ready = [(span.start_ns, span.nodes) for span in next(iter(replays.values())).spans]
-    of_nodes = replace(chart, up=Axis(0, max(1, most_nodes)))
-    parts.append(f'<line x1="{x:.1f}" y1="49" x2="{x + 14:.1f}" y2="49" class="n"/>')
-    parts.append(written(x + 20, 53, f"nodes ready, {most_nodes} at the top"))
-    parts.append(of_nodes.steps(ready, end_ns, 'class="n"'))
-    return picture(title, _LEFT + _WIDTH + 40, _TOP + _HEIGHT + 52, parts, _STYLE)
+    starts = [end_ns * i / _PARTS for i in range(_PARTS + 1)]
+    for n, (name, replay) in enumerate(replays.items()):
+        values = averages(replay, _PARTS, end_ns)
+        width = _CURVE + _WIDER * (len(replays) - 1 - n)  # those over it stay narrower
+        axes.step(starts, [*values, values[-1]], where="post", label=name, linewidth=width)
+    tenths = [end_ns * tenth // 10 for tenth in range(11)]
+    axes.set_xticks(tenths, [long_time_text(ns) if ns else "0" for ns in tenths])
+    axes.set_ylabel(f"samples/s, mean of every {long_time_text(end_ns // _PARTS)}")
+    axes.set(xlim=(0, end_ns), ylim=(0, None), xlabel="time")
+    # Over them, on a scale of its own, how many nodes are ready
+    spans = next(iter(replays.values())).spans
+    ready, grey = axes.twinx(), COLOURS[-1]
+    times, nodes = zip(*((span.start_ns, span.nodes) for span in spans), strict=True)
+    until = (*times, spans[-1].end_ns), (*nodes, nodes[-1])
+    ready.step(*until, "--", where="post", color=grey, linewidth=1, label="nodes ready")
+    ready.set(ylim=(0, max(1, *nodes)), ylabel="nodes ready")
+    ready.yaxis.set_major_locator(MaxNLocator(integer=True))
+    ready.grid(visible=False)
+    axes.figure.legend(loc="outside upper right", ncols=len(replays) + 1)

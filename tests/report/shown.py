@@ -4,6 +4,7 @@
 """
 
 import json
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache, partial
@@ -11,7 +12,10 @@ from io import StringIO
 from types import SimpleNamespace
 from typing import cast
 
+import numpy as np
 import pytest
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from rich.console import RenderableType
 
 from formulations.instance.catalogue import gpu_catalogue
@@ -41,11 +45,11 @@ from solver.report.compared import (
 )
 from solver.report.fleet import fleet_text
 from solver.report.front import Figures, front_report, subset_lines
-from solver.report.front_picture import Mark, front_page, front_picture
+from solver.report.front_picture import Mark, draw_front, front_page
 from solver.report.html.page import html_page
 from solver.report.layout import Labelled, draw
 from solver.report.lengths import lengths_page, step_text
-from solver.report.replay import replay_json, replay_picture, replay_text
+from solver.report.replay import draw_replays, replay_json, replay_text
 from solver.report.step import chrome_trace, timeline_data
 from solver.report.switch import switch_page, switch_text
 from solver.report.text import chain_text, plan_text, solution_text
@@ -61,7 +65,7 @@ from tests.switch_cases import example
 
 MS = 10**6
 #: A point of another source in the picture of a front.
-THEIRS = Mark("other", Figures(1.0, 1.0), "x", "theirs < ours")
+THEIRS = Mark("theirs", Figures(1.0, 1.0), "x")
 FOLDER = ROOT / "tests" / "data" / "shown"
 #: Plans that together have zones, chunks, experts, spot nodes, split backward passes, idle nodes.
 PLANS = ("on_spot", "interleaved", "zones", "split_backward", "whole_experts", "sharded", "idle")
@@ -166,8 +170,30 @@ def front_in_time() -> str:
 
 
 def body(page: str) -> str:
-    """A page without the style that all pages share."""
-    return page.partition("<body>")[2]
+    """A page without the style that all pages share; of charts, their texts."""
+    shown = page.partition("<body>")[2]
+    return re.sub(r"<svg.*?</svg>", lambda svg: "; ".join(texts_of(svg[0])), shown, flags=re.DOTALL)
+
+
+def texts_of(svg: str) -> list[str]:
+    """All texts of a chart."""
+    return re.findall(r"<text[^>]*>(.*?)</text>", svg)
+
+
+def charted(draw: Callable[[Axes], None]) -> str:
+    """Texts and places of all that a chart shows, but for its ticks."""
+    figure = Figure(layout="constrained")
+    draw(figure.subplots())
+    shown = list[object]()
+    for axes in figure.axes:
+        shown += [axes.get_xlabel(), axes.get_ylabel(), axes.get_xlim(), axes.get_ylim()]
+        shown += [text.get_text() for text in axes.texts]
+        for lines in axes.lines:
+            shown += [str(lines.get_label()), np.asarray(lines.get_xydata()).tolist()]
+        for dots in axes.collections:
+            shown += [str(dots.get_label()), np.asarray(dots.get_offsets()).tolist()]
+    rounded = json.loads(json.dumps(shown), parse_float=lambda text: float(f"{float(text):.6g}"))
+    return "\n".join(map(json.dumps, rounded))
 
 
 def page() -> str:
@@ -285,7 +311,9 @@ REPORTS: dict[str, Callable[[], str]] = {
     "compared": compared,
     "evaluated": evaluated,
     "front": front_in_time,
-    "front_picture": lambda: front_picture(front(), [THEIRS], "theirs & more"),
+    "front_picture": partial(
+        charted, lambda axes: draw_front(axes, front(), [THEIRS], "theirs & more")
+    ),
     "front_page": lambda: body(front_page(front())),
     "page": page,
     "subsets": subsets_of_nodes,
@@ -296,7 +324,7 @@ REPORTS: dict[str, Callable[[], str]] = {
     "timeline": lambda: json.dumps(timeline_data(plan("zones"), step_of(plan("zones")))),
     "lengths": lambda: drawn(*step_text(lengths())) + body(lengths_page(lengths())),
     "replay": replayed,
-    "replay_picture": lambda: replay_picture("x", replays()),
+    "replay_picture": partial(charted, lambda axes: draw_replays(axes, replays())),
 }
 
 

@@ -1,17 +1,44 @@
-"""Ticks are round; places are those of stored pictures."""
+"""Pictures: XML whose text is text, the same twice, and as part of a page in its colours."""
+
+from typing import TYPE_CHECKING
+from xml.etree import ElementTree
 
 import pytest
 
-from solver.report.chart import round_ticks
-from tests.report.shown import check_stored
+from solver.report.chart import INK, inline, log_axis, picture
 
-test_pictures_are_as_stored = check_stored("front_picture", "replay_picture")
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+
+def draw(low: float, high: float) -> str:
+    def line(axes: "Axes") -> None:
+        axes.plot([low, high], [1, 2], label="a < b")
+        log_axis(axes, "x", low, high)
+        axes.legend()
+
+    return picture("two & two", line, line, line, columns=2)
+
+
+def texts(svg: str) -> list[str]:
+    root = ElementTree.fromstring(svg)
+    return [text.text or "" for text in root.iter("{http://www.w3.org/2000/svg}text")]
 
 
 @pytest.mark.parametrize(
-    ("most", "ticks"),
-    [(1.0, [0, 0.1, 1.0]), (9.9, [0, 1, 10]), (21, [0, 5, 25]), (0.034, [0, 0.005, 0.035])],
+    ("low", "high", "ticks"),
+    [(900, 120_000, {"1,000", "2,000", "50,000"}), (35, 65, {"40", "45", "60"})],
 )
-def test_ticks_are_round_and_reach_the_most(most: float, ticks: list[float]) -> None:
-    found = round_ticks(most)
-    assert [found[0], found[1], found[-1]] == pytest.approx(ticks)
+def test_logarithmic_axes_have_round_numbers(low: float, high: float, ticks: set[str]) -> None:
+    written = texts(draw(low, high))
+    assert ticks < set(written)
+    assert written.count("a < b") == 3
+    assert "two & two" in written
+    assert draw(low, high) == draw(low, high)
+
+
+def test_a_part_of_a_page_has_its_colours() -> None:
+    part = inline(draw(1, 9), "lines")
+    assert part.startswith('<svg role=img aria-label="lines"')
+    assert INK not in part
+    assert "currentColor" in part

@@ -5,10 +5,11 @@ from collections.abc import Iterable
 from html import escape
 from importlib import resources
 from itertools import accumulate
+from typing import TYPE_CHECKING
 
 from formulations.instance.targets import TARGETS
 from solver.document import MemoryDocument, PlanDocument, StageDocument
-from solver.report.chart import Axis, Chart
+from solver.report.chart import COLOURS, inline, picture
 from solver.report.critical import SPEED_UP_PERCENT, by_type, improvements
 from solver.report.layout import Grid, Labelled, Markup, table_of
 from solver.report.naming import layers_text
@@ -18,9 +19,10 @@ from solver.report.step import replicas_text, timeline_data
 from solver.report.text import figures, heading_lines, outcome
 from solver.simulate import Step
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
 PALETTE = 8  #: colours for GPU types and for parts in the style sheet, used again beyond that
-#: Share of a chart's height between two lines with a number, so that phones have larger ones.
-_APART = 0.14
 _MEMORY_NAMES = {
     "weights_bytes": "weights",
     "gradients_bytes": "gradients",
@@ -226,16 +228,15 @@ def search_chart(document: PlanDocument) -> str:
     top = max(1.02, min(max(share for _, share in shares), 2.0))
     low = max(0.0, min(share for _, share in rising) - 0.02)
     end_s = max(document.runtime_s, shares[-1][0], rising[-1][0])
-    shown = [share for share in (low, top) if abs(share - 1.0) / (top - low) > _APART]
-    chart = Chart(
-        Axis(0.0, end_s or 1.0, [(s, f"{significant(s, 2)} s") for s in (0.0, end_s / 2, end_s)]),
-        Axis(low, top, [(share, percent(share)) for share in sorted((1.0, *shown))]),
-        *(60, 10, 640, 170),
-    )
-    lines = chart.steps(shares, end_s, "class=plans") + chart.steps(rising, end_s, "class=bounds")
-    return (
-        '<svg class=search viewBox="0 0 730 226" role=img aria-label="best plan and bound against '
-        f'search time">{"".join(chart.grid())}{lines}'
-        '<text x="60" y="221">search time; 100 % is the best plan in the end</text></svg>'
-        + legend([("t1", "best plan so far"), ("t0", "proved: no plan is below")])
-    )
+
+    def draw(axes: "Axes") -> None:
+        lines = {"best plan so far": (shares, 4), "proved: no plan is below": (rising, 5)}
+        for name, (points, colour) in lines.items():
+            times_s, values = zip(*points, (end_s, points[-1][1]), strict=True)
+            axes.step(times_s, values, where="post", label=name, color=COLOURS[colour])
+        axes.set(xlim=(0.0, end_s or 1.0), ylim=(low, top), xlabel="search time, s")
+        axes.yaxis.set_major_formatter(lambda share, _: percent(share))
+        axes.set_ylabel("100 % is the best plan in the end")
+        axes.legend()
+
+    return inline(picture("", draw, size=(7.6, 2.4)), "best plan and bound against search time")
