@@ -205,8 +205,16 @@ def traits(sizes: TransformerSizes) -> dict[str, object]:
     stretched = str(scaling["rope_type"]) if scaling else "none"
     if scaling and any(scaling.get(key, n) != n for key, n in PUBLISHED.get(stretched, {}).items()):
         stretched += " of other lengths"
+    parts = [
+        *["latent"] * (sizes.latent_attention is not None),
+        *["windows"] * (sizes.window is not None),
+        *["sinks"] * sizes.attention_sinks,
+    ]
+    learned = "none" if sizes.learned_positions is None else "learned"
     return {
         **dict(sizes),
+        "attention": " and ".join(parts) or "plain",
+        "positions": "rotary" if sizes.rotary_positions else learned,
         "activation": activation and "gated " * sizes.gated_ffn + activation,
         "biases": " and ".join(name for name, there in biases.items() if there) or "none",
         "rotary_scaling": stretched,

@@ -51,7 +51,12 @@ def exported(
     job, exporter = Job(instance.on(plan.config.nodes_used), plan), EXPORTERS[target]
     job = job.with_own_model if own_model else job
     for fault in exporter.faults(job):
-        able = [name for name, rival in EXPORTERS.items() if not rival.faults(job)]
+        able: list[str] = [name for name, rival in EXPORTERS.items() if not rival.faults(job)]
+        able = able or [
+            f"{name} --own-model"
+            for name, rival in EXPORTERS.items()
+            if name != target and not rival.faults(job.with_own_model)
+        ]
         others = f", or --to {' or '.join(able)}" if able else ""
         raise PlanError(where, fault.found, f"{fault.allowed}{others}")
     return exporter.files(job)

@@ -14,7 +14,9 @@ import io
 from enum import StrEnum
 
 from formulations.instance.search import ScheduleName
-from formulations.instance.workload import Recompute
+from formulations.instance.sizes import TransformerSizes
+from formulations.instance.targets import PUBLISHED
+from formulations.instance.workload import Recompute, padded_vocabulary
 from formulations.schedules.operations import Kind
 from formulations.schedules.registry import SCHEDULES, device_order
 from solver.export.job import IMPORTABLE, Job, Piece, template
@@ -22,7 +24,7 @@ from solver.export.launcher import launcher_files
 
 #: Its activation checkpointing for each way to recompute.
 POLICIES: dict[Recompute, str] = {"none": "", "per_op": "SelectiveAC", "full": "FullAC"}
-MODULE, SCHEDULE = "planned_config.py", "schedule.csv"
+MODULE, MODEL, SCHEDULE = "planned_config.py", "planned_model.py", "schedule.csv"
 
 
 def files(job: Job) -> dict[str, str]:
@@ -43,8 +45,67 @@ def files(job: Job) -> dict[str, str]:
         schedule = {SCHEDULE: page.getvalue()}
     text = template(MODULE).format(title=job.title, layers=job.num_blocks, lines="\n".join(lines))
     usage = "--config NAME [ARGUMENTS]    (NAME: a function of planned_config.py)"
-    command = '-m torchtitan.train --module planned_config "$@"'
-    return {MODULE: text, **schedule, **launcher_files(job, usage, command, IMPORTABLE)}
+    command, start, written = '-m torchtitan.train --module planned_config "$@"', "", {}
+    if sizes := job.instance.workload.sizes:
+        values = model(sizes, job)
+        constants = "".join(f"{name} = {value!r}\n" for name, value in values.items())
+        written = {MODEL: template(MODEL).format(job=job, sizes=constants)}
+        text, start = text + _PLANNED, "--config planned"
+    launcher = launcher_files(job, usage, command, IMPORTABLE, start=start)
+    return {MODULE: text, **written, **schedule, **launcher}
+
+
+_PLANNED = '''
+
+def planned():
+    """The plan's model, on mock data: see planned_model.py."""
+    from planned_model import recipe
+
+    return apply(recipe())
+'''
+
+
+def model(sizes: TransformerSizes, job: Job) -> dict[str, object]:
+    """Constants of the module that builds a model."""
+    moe, scaling = sizes.moe, sizes.rotary_scaling
+    rotary: dict[str, object] = {"theta": sizes.rotary_base}
+    if scaling:  # of Llama 3, all others are refused
+        rotary |= {"scaling": "llama", "scaling_factor": scaling.get("factor")}
+        rotary |= {name: scaling.get(name) for name in PUBLISHED["llama3"]}
+    router: dict[str, object] = {}
+    if moe:
+        router = {
+            "num_experts": moe.experts,
+            "top_k": moe.experts_per_token,
+            "score_func": moe.scores or "softmax",
+            "route_norm": moe.normalized,
+            "route_scale": moe.scale,
+            "num_expert_groups": moe.groups,
+            "num_limited_groups": moe.groups_per_token,
+        }
+
+    def stated(options: dict[str, object]) -> dict[str, object]:
+        return {name: value for name, value in options.items() if value is not None}
+
+    rows = job.instance.workload.layers[-1].vocabulary_rows
+    return {
+        "BLOCKS": sizes.layers,
+        "HIDDEN": sizes.hidden_size,
+        "HEADS": sizes.heads,
+        "KV_HEADS": sizes.num_kv_heads,
+        "HEAD_WIDTH": sizes.width_per_head,
+        "HEAD_NORMS": sizes.qk_norms,
+        "WIDTH": sizes.dense_ffn_size,
+        "VOCABULARY": padded_vocabulary(rows, job.tp),
+        "TIED": sizes.tied_embeddings,
+        "LENGTH": job.instance.workload.sequence_length,
+        "NORM": stated({"eps": sizes.norm_epsilon}),
+        "ROTARY": stated(rotary),
+        "DENSE_BLOCKS": moe.dense_first_layers if moe else sizes.layers,
+        "ROUTER": stated(router),
+        "EXPERT_WIDTH": moe.ffn_size if moe else 0,
+        "SHARED_WIDTH": moe.shared_experts * moe.ffn_size if moe else 0,
+    }
 
 
 class Field(StrEnum):

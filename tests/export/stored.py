@@ -11,6 +11,7 @@ from dataclasses import replace
 import pytest
 
 from formulations.plan import Degrees, Group
+from formulations.space.launch import model_obstacles
 from solver.export.job import Job
 from solver.export.launcher import HOSTS, SLURM
 from solver.export.registry import EXPORTERS
@@ -61,6 +62,7 @@ MTP = f"{UNTIED.removesuffix('}, sequence_length: 1024')}, mtp_layers: 1}}, sequ
 ALONE = "target: any, embedding_only_stages: true"
 JOBS: dict[str, Job] = {
     "uneven": UNEVEN,
+    "llama": job_of(workload="catalogue: llama3-8b, sequence_length: 512", cuts=(0, 9, 18, 24, 34)),
     "chunks": CHUNKS,
     "groups": GROUPED,
     "zero_bubble": ZERO_BUBBLE,
@@ -108,7 +110,7 @@ STORED: dict[ExportTarget, str] = {
         " fused"
     ),
     "flagscale": "uneven whole_experts no_zero two_meshes mixed_stage unlike stage_by_stage",
-    "torchtitan": "uneven chunks zero_bubble sharded whole_experts fp32 no_zero recomputing",
+    "torchtitan": "llama uneven chunks zero_bubble sharded whole_experts fp32 no_zero recomputing",
     "deepspeed": "uneven sharded recomputing one_replica pairs",
     "accelerate": "sharded replicated",
 }
@@ -117,6 +119,8 @@ STORED: dict[ExportTarget, str] = {
 def export(target: ExportTarget, name: str) -> str:
     """The files of an export, one behind the other; what is written in Python compiles."""
     exporter, job = EXPORTERS[target], JOBS[name]
+    if model_obstacles(job.instance, exporter.launcher):
+        job = job.with_own_model
     assert [fault.found for fault in exporter.faults(job)] == []
     texts = exporter.files(job)
     check_files(target, job, texts)

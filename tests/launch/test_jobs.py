@@ -1,0 +1,128 @@
+"""Exported jobs of a tiny model train by their command, three steps on CPU processes (gloo).
+
+Layers lie on ranks as planned, and losses are those of one process. What of torchtitan asks for a
+GPU is replaced by `ON_CPU`. What Gloo cannot do stays untried: `all_to_all_single` of unequal parts
+(shared experts), and the gathering of tensors that are not contiguous (tensor groups).
+"""
+
+import os
+import re
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from solver.export.job import Job
+from solver.export.registry import exported
+from solver.options import ExportTarget
+from tests.export_cases import instance_of, plan_of
+from tests.launch.test_parsers import needed
+
+pytestmark = pytest.mark.launch
+
+#: A Llama of six blocks.
+TINY = (
+    "sizes: {hidden_size: 64, layers: 6, heads: 4, kv_heads: 2, ffn_size: 128, gated_ffn: true,"
+    " activation: silu, norm: rmsnorm, norm_epsilon: 1.0e-5, rotary_positions: true,"
+    " rotary_base: 10000, vocabulary_size: 250, tied_embeddings: false, qkv_biases: false,"
+    " output_bias: false, ffn_biases: false, dropout: false}, sequence_length: 32, precision: fp32"
+)
+
+
+def tiny(**plan: Any) -> Job:
+    """On four GPUs of a node: the cluster's A100."""
+    instance = instance_of(TINY)
+    return Job(instance, plan_of(instance, nodes_used=(1, 0), order=(0,), **plan))
+
+
+ALONE = tiny(pp=1, dp=1, cuts=(0, 8), shares=(8,), zero=0)
+CASES = {
+    "uneven": tiny(pp=4, dp=1, cuts=(0, 3, 4, 6, 8), shares=(8,), zero=0),
+    "interleaved": tiny(
+        pp=2, dp=1, cuts=(0, 2, 3, 6, 8), shares=(8,), zero=0, schedule="interleaved", vpp=2
+    ),
+    "two replicas": tiny(pp=2, dp=2, cuts=(0, 3, 8), shares=(4, 4), zero=1),
+}
+ON_CPU = """
+import types
+import torch, torch._utils
+import torch.distributed.fsdp._fully_shard._fsdp_collectives as fsdp
+
+torch._utils._get_available_device_type = lambda: "cpu"
+torch.cpu.current_device = lambda: 0
+torch.cpu.get_device_name = lambda *_: "CPU"
+torch.cpu.get_device_properties = lambda *_: types.SimpleNamespace(total_memory=1 << 40)
+torch.cpu.memory_stats = lambda *_: {}
+torch.cpu.empty_cache = torch.cpu.reset_peak_memory_stats = lambda: None
+factors = fsdp._get_gradient_divide_factors  # Gloo has no PREMUL_SUM
+fsdp._get_gradient_divide_factors = lambda *options: factors(*options[:5], True)
+"""
+
+
+def started(target: ExportTarget, job: Job, folder: Path, *arguments: str) -> str:
+    """What a job prints, started as its README says."""
+    folder.mkdir()
+    for name, text in exported(job.instance, job.plan, target, "plan.json").items():
+        (folder / name).write_text(text)
+    (command,) = re.findall(r"^bash torchrun.sh HOST .*$", (folder / "README.md").read_text(), re.M)
+    (folder / "sitecustomize.py").write_text(ON_CPU if target == "torchtitan" else "")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    told = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "OMP_NUM_THREADS": "1"}
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    told |= {"PATH": path, "PYTHONPATH": str(folder), "DS_ACCELERATOR": "cpu"}
+    words = [*command.replace("HOST", "0").split(), *arguments]
+    done = subprocess.run(
+        words, cwd=folder, env=os.environ | told, capture_output=True, text=True, check=False
+    )
+    printed = re.sub(r"\x1b\[[0-9;]*m", "", done.stdout + done.stderr)
+    assert done.returncode == 0, printed[-3000:]
+    return printed
+
+
+def losses(printed: str) -> list[float]:
+    """By step, of ranks that know it."""
+    found = re.findall(r"step: +(\d+) +loss: +(\d\S*)", printed)
+    return [float(loss) for _, loss in sorted(set(found))]
+
+
+@pytest.fixture(scope="module")
+def seed(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """Options of torchtitan to start with the weights of one process."""
+    needed("torchtitan.models.qwen3")
+    if not hasattr(needed("torch.distributed"), "set_timeout"):
+        pytest.skip("torchtitan 0.3 trains with torch 2.14 and later")
+    folder = tmp_path_factory.mktemp("seed") / "job"
+    options = ["--training.steps", "3", "--checkpoint.enable"]
+    started("torchtitan", ALONE, folder, *options, "--checkpoint.create_seed_checkpoint")
+    written = folder / "outputs" / "checkpoint" / "step-0"
+    return [*options, "--checkpoint.initial_load_path", str(written)]
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory: pytest.TempPathFactory, seed: list[str]) -> list[float]:
+    """Losses of one process."""
+    printed = started("torchtitan", ALONE, tmp_path_factory.mktemp("alone") / "job", *seed)
+    return losses(printed)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_torchtitan_trains_as_one_process(
+    name: str, tmp_path: Path, seed: list[str], alone: list[float]
+) -> None:
+    job = CASES[name]
+    printed = started("torchtitan", job, tmp_path / "job", *seed)
+    assert losses(printed) == pytest.approx(alone, abs=1e-4)
+    assert len(alone) == 3
+    lines = re.findall(r"PP rank (\d) is building stage_idx (\d) with modules (.*)", printed)
+    stages = {
+        int(stage): (int(rank), re.findall(r"\w*layers.\d", text)) for rank, stage, text in lines
+    }
+    assert stages == {
+        k: (k % job.config.pp, [f"layers.{i}" for i in piece.blocks])
+        for k, piece in enumerate(job.pieces)
+    }
