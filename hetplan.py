@@ -12,7 +12,7 @@ a `PlannerError`, whose text is one line that says where, what was found and wha
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 
 from formulations.errors import PlannerError
 
@@ -22,14 +22,19 @@ if TYPE_CHECKING:
 
     from matplotlib.axes import Axes
 
-    from formulations.instance import Instance
+    from formulations.instance import Instance as Resolved
+    from formulations.instance.instance import Family
     from solver.comparison import Answer
     from solver.comparison import Evaluation as Judged
     from solver.comparison import Shortlist as Chosen
     from solver.document import PlanDocument
     from solver.files import Envelope
+    from solver.fleet_document import FleetDocument
+    from solver.fleets.distribution import Distribution
+    from solver.fleets.template_document import TemplatesDocument
     from solver.front_document import FrontDocument
     from solver.lengths_document import LengthsDocument
+    from solver.measure.corrected import Corrected
     from solver.options import ExportTarget, Method
     from solver.result import Infeasibility, OtherTarget, Result
     from solver.simulate import Step
@@ -37,14 +42,20 @@ if TYPE_CHECKING:
     from solver.verify import Verification
 
 __all__ = [
+    "Calibrated",
     "Evaluation",
     "Explanation",
+    "Fleet",
     "Front",
+    "Instance",
     "Lengths",
     "PlannerError",
     "Shortlist",
     "Solution",
     "Switch",
+    "Templates",
+    "calibrate",
+    "catalogue",
     "diff",
     "evaluate",
     "explain",
@@ -53,12 +64,119 @@ __all__ = [
     "load",
     "load_plan",
     "pareto",
+    "recover",
     "report",
     "shortlist",
     "solve",
     "switch",
+    "templates",
     "verify",
 ]
+
+#: What a file of an instance says, field by field: `{"name": ..., "workload": {...}, ...}`.
+Fields = Mapping[str, object]
+
+
+class Instance:
+    """A planning problem in the words of its file: built in code, read, and changed.
+
+    Checked when it is made: a mistake raises PlannerError with its field, and its line as YAML.
+    text: YAML, whose paths start in `folder`. name: for errors. family: what it means, with the
+    most nodes of every group.
+    """
+
+    def __init__(
+        self, fields: Fields | None = None, /, *, folder: str | Path = ".", **sections: object
+    ) -> None:
+        """Of a mapping, or section by section; `folder`: where paths in it start."""
+        from yaml import YAMLError, safe_dump
+
+        try:
+            text = safe_dump({**(fields or {}), **sections}, sort_keys=False)
+        except YAMLError as error:
+            problem = " ".join(map(str, error.args))
+            raise PlannerError(f"instance: {problem}; allowed: what YAML can say") from error
+        self._parse(text, "instance", Path(folder))
+
+    def _parse(self, text: str, name: str, folder: Path) -> "Instance":
+        from formulations.instance.load import parse_family
+
+        self.text, self.name, self.folder = text, name, folder
+        self.family: Family = parse_family(text, name, folder)
+        return self
+
+    @classmethod
+    def of_text(cls, text: str, name: str = "instance", folder: str | Path = ".") -> "Instance":
+        """Of YAML; name: for errors. folder: where paths in it start."""
+        return cls.__new__(cls)._parse(text, name, Path(folder))
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        """What its file says."""
+        from formulations.instance.documents import parse_document
+
+        return dict(cast("Fields", parse_document(self.text, self.name).value))
+
+    @property
+    def resolved(self) -> "Resolved":
+        """What it means, defaults and catalogues applied; PlannerError for ranges of nodes."""
+        from formulations.instance.load import parse_instance
+
+        return parse_instance(self.text, self.name, self.folder)
+
+    def with_(
+        self, *, nodes: Mapping[str, int | Mapping[str, int]] | None = None, **sections: object
+    ) -> "Instance":
+        """A changed copy: other numbers of nodes by group, other fields of sections.
+
+        0 nodes leave a group out. A mapping changes the fields that it names, None takes a section
+        away: `with_(nodes={"a100": 2}, search={"zero": [0, 1]}, limits=None)`.
+        """
+        fields = self.fields
+        groups = {group["name"]: group for group in fields["cluster"]["groups"]}
+        for name, number in (nodes or {}).items():
+            if name not in groups:
+                raise PlannerError(f"nodes: unknown group {name!r}; allowed: {', '.join(groups)}")
+            groups[name]["nodes"] = number
+        fields["cluster"]["groups"] = [group for group in groups.values() if group["nodes"]]
+        for name, said in sections.items():
+            before = fields.pop(name, None)
+            if isinstance(before, Mapping) and isinstance(said, Mapping):
+                said = {**before, **said}
+            if said is not None:
+                fields[name] = said
+        return Instance(fields, folder=self.folder)
+
+    def __repr__(self) -> str:
+        from solver.report.text import cluster_text
+
+        instance = self.family.instance
+        most = "" if self.family.fewest == self.family.most else "at most "
+        return f"<Instance: {instance.workload.name} on {most}{cluster_text(instance)}>"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Instance) and self.family == other.family
+
+
+#: What functions take for an instance: also its path, its fields, and what it means.
+Problem: TypeAlias = "Instance | Resolved | str | Path | Fields"
+
+
+def load(instance: str | Path | Fields) -> Instance:
+    """The instance of a YAML file, or of a mapping with the fields of one."""
+    from formulations.instance.documents import read_text
+    from formulations.instance.load import ALLOWED
+
+    if isinstance(instance, Mapping):
+        return Instance(instance)
+    path = Path(instance)
+    return Instance.of_text(read_text(path, ALLOWED), str(path), path.parent)
+
+
+def _problem(instance: "Problem") -> "Resolved":
+    if isinstance(instance, str | Path | Mapping):
+        instance = load(instance)
+    return instance.resolved if isinstance(instance, Instance) else instance
 
 
 def _drawn(parts: "Sequence[Any]") -> str:
@@ -252,6 +370,55 @@ class Switch(_Stored):
         return f"<Switch: {1e3 * self.document.time_s:.4g} ms, gap {self.document.gap:.2%}>"
 
 
+class Fleet(_Stored):
+    """Pipelines of templates on the nodes that are there, and how to go on after failures."""
+
+    document: "FleetDocument"
+
+    def __repr__(self) -> str:
+        pipelines, step_s = len(self.document.pipelines), self.document.step_time_s
+        return f"<Fleet: {pipelines} pipelines, {1e3 * step_s:.4g} ms per step>"
+
+
+@dataclass(frozen=True)
+class Templates(_Shown):
+    """The best pipeline of every size that survives failures, and the fleet of them.
+
+    fleet: the fastest pipelines of these templates on all nodes; None where no template was found.
+    """
+
+    document: "TemplatesDocument"
+    fleet: Fleet | None
+
+    def __repr__(self) -> str:
+        sizes = ", ".join(map(str, self.document.sizes))
+        return f"<Templates: of {sizes} nodes, for {self.document.faults} failures>"
+
+    def summary(self) -> str:
+        """What `templates` prints."""
+        from solver.cli.fleets import templates_text
+
+        return _drawn(templates_text(self.document))
+
+
+@dataclass(frozen=True)
+class Calibrated(_Shown):
+    """An instance whose layer times were corrected by measured steps."""
+
+    instance: Instance
+    corrected: "Corrected"
+
+    def __repr__(self) -> str:
+        before, after = (self.corrected.error(corrected=applied) for applied in (False, True))
+        return f"<Calibrated: error {before:.1%} before, {after:.1%} now>"
+
+    def summary(self) -> str:
+        """What `calibrate` prints."""
+        from solver.measure.corrected import summary
+
+        return "".join(f"{line}\n" for line in summary(self.corrected))
+
+
 @dataclass(frozen=True)
 class Evaluation(_Shown):
     """What runs today, as a plan, and how it stands: the best plan, and what would help."""
@@ -294,27 +461,6 @@ class Explanation(_Shown):
         return _drawn(explanation(document, _step(document), self.changes))
 
 
-#: What a file of an instance says, field by field: `{"name": ..., "workload": {...}, ...}`.
-Fields = Mapping[str, object]
-
-
-def _text(instance: str | Path | Fields) -> tuple[str, str, Path]:
-    """YAML of an instance, its name in errors, and where its paths start."""
-    from yaml import YAMLError, safe_dump
-
-    from formulations.instance.documents import read_text
-    from formulations.instance.load import ALLOWED
-
-    if not isinstance(instance, Mapping):
-        path = Path(instance)
-        return read_text(path, ALLOWED), str(path), path.parent
-    try:
-        return safe_dump(dict(instance), sort_keys=False), "instance", Path()
-    except YAMLError as error:
-        problem = " ".join(map(str, error.args))
-        raise PlannerError(f"instance: {problem}; allowed: what YAML can say") from error
-
-
 @dataclass(frozen=True)
 class Shortlist(_Shown):
     """Plans to measure, most useful first, that together most likely hold the fastest.
@@ -345,20 +491,6 @@ class Shortlist(_Shown):
         return refused
 
 
-def load(instance: str | Path | Fields) -> "Instance":
-    """The instance of a YAML file, or of a mapping with the fields of one.
-
-    A mistake in a mapping is told by its field, and by its line as YAML.
-    """
-    from formulations.instance.load import parse_instance
-
-    return parse_instance(*_text(instance))
-
-
-def _problem(instance: "Instance | str | Path | Fields") -> "Instance":
-    return load(instance) if isinstance(instance, str | Path | Mapping) else instance
-
-
 def load_plan(path: str | Path) -> Solution:
     """What a plan file holds; `verify` says whether to believe it."""
     from solver.document import PlanDocument
@@ -367,7 +499,7 @@ def load_plan(path: str | Path) -> Solution:
 
 
 def solve(
-    instance: "Instance | str | Path | Fields",
+    instance: "Problem",
     *,
     method: "Method" = "exact",
     time_limit_s: float | None = None,
@@ -396,26 +528,33 @@ def solve(
 
 
 def verify(
-    plan: Solution | str | Path,
-    instance: "Instance | str | Path | Fields | None" = None,
+    plan: "Solution | Front | Fleet | Lengths | Switch | str | Path",
+    instance: "Problem | None" = None,
     *,
     quick: bool = False,
     time_limit_s: float | None = None,
 ) -> "Verification":
-    """What is wrong with a plan or a plan file: `problems`, and whether it is proved: `complete`.
+    """What is wrong with a result or a file: `problems`, and whether it is proved: `complete`.
 
-    With an instance, or an instance file, also whether the plan is for that one. quick: what an
+    With an instance, or an instance file, also whether it is for that one. quick: what an
     exhaustive search closed stays at its word; so does what is not proved within the time limit.
     """
-    from solver.verify import Effort, instance_differences, verify_document
+    from formulations.instance.instance import Family
+    from solver.cli.kinds import differences, read_kind, verified
+    from solver.verify import Effort
 
-    document = (plan if isinstance(plan, Solution) else load_plan(plan)).document
-    found = verify_document(document, Effort(time_limit_s, "quick" if quick else "all"))
+    document = plan.document if isinstance(plan, _Stored) else read_kind(Path(plan))[1]
+    found = verified(document, Effort(time_limit_s, "quick" if quick else "all"))
     if instance is None:
         return found
-    wanted = _problem(instance)
-    problems = (*found.problems, *instance_differences(document.instance, wanted))
-    return replace(found, problems=problems)
+    if isinstance(instance, str | Path | Mapping):
+        instance = load(instance)
+    if isinstance(instance, Instance):
+        family = instance.family
+    else:
+        groups = instance.cluster.groups
+        family = Family(instance=instance, fewest=tuple(group.nodes for group in groups))
+    return replace(found, problems=(*found.problems, *differences(document, family)))
 
 
 Plan = Solution | str | Path
@@ -432,7 +571,7 @@ def _checked(plan: Plan) -> "PlanDocument":
 
 
 def pareto(
-    instance: str | Path | Fields,
+    instance: Instance | str | Path | Fields,
     *,
     subsets: bool = False,
     budget_usd: float | None = None,
@@ -449,7 +588,6 @@ def pareto(
     Its nodes are ranges. With a budget the fastest cluster within it, with a deadline the cheapest,
     both of a training of `sequences`. subsets: which nodes of one cluster help, whatever they cost.
     """
-    from formulations.instance.load import parse_family
     from solver.clusters.search import front_of
     from solver.clusters.wanted import Wanted
     from solver.options import SolveOptions
@@ -457,14 +595,14 @@ def pareto(
 
     options = SolveOptions("exact", time_limit_s, gap, seed, workers)
     wanted = Wanted(subsets, budget_usd, deadline_s, sequences)
-    text, name, folder = _text(instance)
-    family, aim = wanted.family(parse_family(text, name, folder), name)
+    problem = instance if isinstance(instance, Instance) else load(instance)
+    family, aim = wanted.family(problem.family, problem.family.instance.name)
     with study_at(None if study is None else Path(study), family.instance) as kept:
         return Front(front_of(family, aim, options, kept))
 
 
 def evaluate(
-    instance: "Instance | str | Path | Fields",
+    instance: "Problem",
     *,
     megatron: str | Path | None = None,
     torchtitan: str | Path | None = None,
@@ -509,7 +647,7 @@ def explain(
 
 
 def shortlist(
-    instance: "Instance | str | Path | Fields",
+    instance: "Problem",
     count: int = 5,
     *,
     time_limit_s: float = 60.0,
@@ -577,7 +715,7 @@ def report(
 
 
 def lengths(
-    instance: "Instance | str | Path | Fields",
+    instance: "Problem",
     *,
     order: Literal["ascending", "free"] = "ascending",
     time_limit_s: float | None = None,
@@ -610,3 +748,89 @@ def switch(
     first, second = _checked(before), _checked(after)
     check_alike(first, second, ("before", "after"))
     return Switch(switch_document(first, second, moves, time_limit_s))
+
+
+def templates(
+    instance: "Problem",
+    *,
+    faults: int = 1,
+    distribution: "Distribution" = "step-time",
+    split: Literal["aligned", "any"] = "aligned",
+    micro_batch: int | None = None,
+    micro_batches: int | None = None,
+    time_limit_s: float | None = None,
+    gap: float = 0.0,
+    study: str | Path | None = None,
+) -> Templates:
+    """The best pipeline of every size, so that `faults` failures leave training on all sizes."""
+    from formulations.node_sharing import NodeSplit
+    from solver.fleets.designs import generator_for
+    from solver.fleets.fleet import start_fleet
+    from solver.fleets.template_document import templates_document
+    from solver.study.store import study_at
+    from solver.templates.generate import TemplateOptions
+
+    problem = _problem(instance)
+    options = TemplateOptions(NodeSplit(split), micro_batch, micro_batches, gap, time_limit_s)
+    with study_at(None if study is None else Path(study), problem) as kept:
+        document = templates_document(generator_for(problem, options, faults, study=kept), faults)
+    if not document.designs:
+        return Templates(document, None)
+    fleet = start_fleet(
+        problem, document.designs, faults, distribution=distribution, claims=document.claims
+    )
+    return Templates(document, Fleet(fleet))
+
+
+def recover(
+    fleet: Fleet | str | Path,
+    *,
+    lost: "Sequence[str]" = (),
+    joined: "Sequence[str]" = (),
+    horizon_s: float = 3600.0,
+    restart_s: float = 0.0,
+    time_limit_s: float | None = None,
+) -> Fleet:
+    """The fleet that trains most within the horizon after nodes are lost or join, by name."""
+    from formulations.units import NANOSECONDS_PER_SECOND
+    from solver.cli.files import refuse_changed
+    from solver.fleet_document import FleetDocument
+    from solver.fleets.fleet import next_fleet
+    from solver.fleets.recovery import Horizon
+    from solver.verify import Effort, verify_fleet
+
+    if isinstance(fleet, Fleet):
+        document = fleet.document
+    else:
+        document = FleetDocument.read(Path(fleet))
+        refuse_changed(Path(fleet), verify_fleet(document, Effort(prove="nothing")))
+    times_ns = (round(time_s * NANOSECONDS_PER_SECOND) for time_s in (horizon_s, restart_s))
+    return Fleet(next_fleet(document, list(lost), list(joined), Horizon(*times_ns), time_limit_s))
+
+
+def calibrate(instance: Instance | str | Path | Fields, measured: str | Path) -> Calibrated:
+    """The instance with its layer times corrected by a CSV file of measured steps."""
+    from solver.measure.corrected import calibrated
+
+    problem = instance if isinstance(instance, Instance) else load(instance)
+    where = problem.name, problem.folder
+    corrected, text = calibrated(problem.text, *where, Path(measured))
+    return Calibrated(Instance.of_text(text, *where), corrected)
+
+
+def catalogue(
+    name: str | Path | None = None,
+    *,
+    sequence_length: int | None = None,
+    global_batch: int | None = None,
+) -> dict[str, Any]:
+    """What `catalogue --json` prints: GPUs and workloads, or the figures of one workload.
+
+    name: a workload of the catalogue, or the path of a Hugging Face config.json.
+    """
+    from solver.cli.setup import named_workload
+    from solver.report.catalogue import catalogue_json, workload_json
+
+    if name is None:
+        return catalogue_json()
+    return workload_json(named_workload(str(name), sequence_length, global_batch))

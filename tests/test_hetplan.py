@@ -160,20 +160,66 @@ def test_functions_refuse_in_one_line(plan_file: Path) -> None:
             wrong()
 
 
-def test_instances_are_made_of_mappings() -> None:
+HOMO = ROOT / "instances" / "homo_small.yaml"
+STEPS = ROOT / "docs" / "examples" / "steps.csv"
+
+
+def test_fleets_recover_as_their_commands_do(tmp_path: Path) -> None:
+    """Templates, the fleet of them, the next one without a node; each as printed, and verified."""
+    found, path = hetplan.templates(HOMO), tmp_path / "fleet.json"
+    assert found.fleet is not None
+    code, printed, _ = run("templates", HOMO, "--out", path)
+    assert code == 0
+    assert stable(printed) == stable(f"{found.summary()}\n{found.fleet.summary()}")
+    assert repr(found) == "<Templates: of 1 nodes, for 1 failures>"
+    lost = [found.fleet.document.instance.cluster.node_names[1]]
+    following = hetplan.recover(found.fleet, lost=lost, horizon_s=600.0)
+    assert following.document == hetplan.recover(path, lost=lost, horizon_s=600.0).document
+    assert repr(following).startswith("<Fleet: 3 pipelines, ")
+    assert not hetplan.verify(following).problems
+    assert hetplan.verify(path, HOMO).complete
+    assert hetplan.verify(path, SMALL).problems
+
+
+def test_calibrated_instances_and_the_catalogue(tmp_path: Path) -> None:
+    out = tmp_path / "corrected.yaml"
+    assert run("calibrate", CLUSTER, "--measured", STEPS, "--out", out)[0] == 0
+    corrected = hetplan.calibrate(CLUSTER, STEPS)
+    assert corrected.instance.text == out.read_text("utf-8")
+    assert "error of these" in corrected.summary()
+    assert "<Calibrated: error " in repr(corrected)
+    for name in ((), ("gpt2",)):
+        assert (
+            json.dumps(hetplan.catalogue(*name), indent=1) + "\n"
+            == run("catalogue", *name, "--json")[1]
+        )
+
+
+def test_instances_are_made_of_mappings_and_changed() -> None:
     """As of their file; a mistake is told by its field. Ranges of nodes are for pareto."""
     small = yaml.safe_load(CLUSTER.read_text("utf-8"))
-    assert hetplan.load(small) == hetplan.load(CLUSTER)
+    instance = hetplan.load(CLUSTER)
+    assert hetplan.load(small) == hetplan.Instance(**small) == instance
     group = small["cluster"]["groups"][0]
-    ranged = small | {"cluster": {"groups": [group | {"nodes": {"min": 0, "max": 1}}]}}
+    ranged = instance.with_(nodes={group["name"]: {"min": 0, "max": 1}})
+    assert repr(ranged).startswith("<Instance: ")
+    assert " on at most " in repr(ranged)
     front = hetplan.pareto(ranged, gap=0.05)
     assert [row[f"nodes of {group['name']}"] for row in front.rows()] == [1]
-    wrong = {
-        r"instance:\d+:\d+ cluster.groups\[0\].nodes: a range; allowed: one number": ranged,
-        r"instance:\d+:\d+ cluster.groups\[0\].gpu: ": small
-        | {"cluster": {"groups": [group | {"gpu": "H1000"}]}},
-        "instance: .*object.*; allowed: what YAML can say": {"name": object()},
+    changed = hetplan.load(SMALL).with_(nodes={"a10": 0}, search={"zero": [1]}, limits=None)
+    assert [row.name for row in changed.resolved.cluster.groups] == ["a100"]
+    assert changed.resolved.search.zero == (1,)
+    assert changed.resolved.search.micro_batch == hetplan.load(SMALL).resolved.search.micro_batch
+    wrong: dict[str, Callable[[], object]] = {
+        r"instance:\d+:\d+ cluster.groups\[0\].nodes: a range; allowed: one number": (
+            lambda: hetplan.solve(ranged)
+        ),
+        r"instance:\d+:\d+ cluster.groups\[0\].gpu: ": (
+            lambda: hetplan.Instance(small, cluster={"groups": [group | {"gpu": "H1000"}]})
+        ),
+        "nodes: unknown group 'x'; allowed: ": lambda: instance.with_(nodes={"x": 1}),
+        "instance: .*object.*; allowed: what YAML can say": lambda: hetplan.solve({"x": object()}),
     }
-    for words, fields in wrong.items():
+    for words, make in wrong.items():
         with pytest.raises(hetplan.PlannerError, match=words):
-            hetplan.solve(fields)
+            make()

@@ -5,22 +5,20 @@ from itertools import product
 import hetplan
 
 largest = hetplan.load("sweep.yaml")
-groups = largest.cluster.groups
+groups = [group["name"] for group in largest.fields["cluster"]["groups"]]
+most = [group["nodes"] for group in largest.fields["cluster"]["groups"]]
 
 found = []
-for nodes in product(*(range(group.nodes + 1) for group in groups)):
+for nodes in product(*(range(number + 1) for number in most)):
     if not any(nodes):
         continue
-    chosen = tuple(
-        group.model_copy(update={"nodes": n}) for group, n in zip(groups, nodes, strict=True) if n
-    )
-    cluster = largest.cluster.model_copy(update={"groups": chosen})
-    solution = hetplan.solve(largest.model_copy(update={"cluster": cluster}), time_limit_s=20)
+    cluster = largest.with_(nodes=dict(zip(groups, nodes, strict=True)))
+    solution = hetplan.solve(cluster, time_limit_s=20)
     plan = solution.document
     if plan.step_time_s is not None and plan.cost_usd_per_step is not None:
         found.append((plan.step_time_s, plan.cost_usd_per_step, nodes, solution.status))
 
-print("nodes of", *(group.name for group in groups), " step s  USD per 1,000 steps")
+print("nodes of", *groups, " step s  USD per 1,000 steps")
 for time_s, cost_usd, nodes, status in sorted(found):
     better = {(t, c) for t, c, *_ in found if t <= time_s and c <= cost_usd}
     counts = "  ".join(f"{n:>6}" for n in nodes)

@@ -29,6 +29,7 @@ from solver.simulate import Step, simulate_step
 from solver.switch_document import SwitchDocument
 
 if TYPE_CHECKING:
+    from formulations.instance.instance import Family
     from solver.verify import Effort, Verification
 
 Part = Literal["picture", "page", "trace", "details"]
@@ -93,24 +94,20 @@ def verified(document: Envelope, effort: "Effort") -> "Verification":
     return verification
 
 
-def differences(document: Any, path: Path) -> Sequence[str]:
-    """What is wrong with a file if it should be for the instance file at `path`."""
-    from formulations.instance.load import load_family, load_instance
+def differences(document: Any, family: "Family") -> Sequence[str]:
+    """What is wrong with a file if it should be for these clusters, or for the one there is."""
     from solver.switching.quickest import unlike
     from solver.verify import instance_differences
 
+    instance = family.instance
     if isinstance(document, SwitchDocument):
-        instance = load_instance(path)
         stated = document.workload, document.cluster
         return unlike(stated, (instance.workload, instance.cluster))
-    if isinstance(document, LengthsDocument):
+    if not isinstance(document, FrontDocument):
         if document.instance is None:
             return ["instance: found none, expected that of the file"]
-        return instance_differences(document.instance, load_instance(path))
-    family = load_family(path)
-    if not isinstance(document, FrontDocument):
-        return instance_differences(document.instance, family.instance)
-    problems = instance_differences(document.family.instance, family.instance)
+        return instance_differences(document.instance, instance)
+    problems = instance_differences(document.family.instance, instance)
     if document.aim != "subsets" and (fewest := document.family.fewest) != family.fewest:
         problems += (f"fewest nodes: found {fewest}, expected {family.fewest}",)  # of every group
     return problems

@@ -37,6 +37,7 @@ def verify_command(
     Exit code 0: all is proved; 5: nothing is wrong, but the claims that are listed were not proved
     again; 1: refused, with field, found and expected; 2: not a plan file.
     """
+    from formulations.instance.load import load_family
     from solver.cli.kinds import differences, read_kind, verified
     from solver.report.naming import one_line
     from solver.verify import Effort
@@ -51,7 +52,9 @@ def verify_command(
         say(f"not proved again: closed_configs[{index}], closed by {record.proof}: {what}")
     if (more := len(verification.unproved) - EXAMPLES) > 0:
         say(f"not proved again: {more} more")
-    problems = [*verification.problems, *(differences(document, instance) if instance else ())]
+    problems = list(verification.problems)
+    if instance is not None:
+        problems += differences(document, load_family(instance))
     for line in verification.checked:
         say(f"checked: {line}")
     for line in problems:

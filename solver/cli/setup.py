@@ -3,7 +3,6 @@
 import json
 import os
 import sys
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeVar
 
@@ -18,6 +17,7 @@ from solver.cli.terminal import print_either, say
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from formulations.instance import Workload
     from formulations.instance.transformer import Architecture
 
 Answer = TypeVar("Answer")
@@ -123,22 +123,11 @@ def calibrate_command(
     """
     from formulations.instance.documents import read_text
     from formulations.instance.load import parse_instance
-    from solver.measure.calibration import fit
-    from solver.measure.corrected import Corrected, memory_headroom, section, summary
-    from solver.measure.steps_file import read_steps, resized
+    from solver.measure.corrected import calibrated, summary
 
     check_writable(out)
     text = read_text(instance, "the path of an instance file")
-    planned = parse_instance(text, str(instance), instance.parent)
-    if planned.calibration is not None:
-        allowed = "the instance without it, and all measured steps in one file"
-        raise InstanceError(str(instance), "a calibration already", allowed)
-    other_sizes = partial(resized, text, str(instance), instance.parent)
-    rows = read_steps(measured, planned, other_sizes)
-    steps = [step for step, _ in rows]
-    source = f"{measured.name}, {len(steps)} measured step{'s' if len(steps) > 1 else ''}"
-    corrected = Corrected(source, planned, steps, fit(steps), memory_headroom(rows))
-    written = text.rstrip("\n") + "\n" + section(corrected)
+    corrected, written = calibrated(text, str(instance), instance.parent, measured)
     try:
         parse_instance(written, f"{out} (not written)", out.parent)
     except InstanceError as error:
@@ -245,9 +234,7 @@ def catalogue_command(
     schema: bool = flag("--schema", "Instead the JSON schema of instance files, for editors."),
 ) -> None:
     """List the GPUs and workloads that an instance may name, or print the figures of a workload."""
-    from formulations.instance.catalogue import gpu_catalogue, workload_catalogue
     from formulations.instance.load import instance_json_schema
-    from formulations.instance.transformer import build_workload
     from solver.report import catalogue as reports
 
     if name is None and (sequence_length, global_batch) != (None, None):
@@ -256,31 +243,32 @@ def catalogue_command(
         if name is not None:
             raise PlannerError(f"--schema is of all instance files, so no NAME; found: {name}")
         say(json.dumps(instance_json_schema(), indent=2))
-        return
-    if name is not None:
-        model = _model(name, "workload")
-        workload = build_workload(
-            model.architecture,
-            name=model.name,
-            source=model.source,
-            sequence_length=sequence_length or model.sequence_length,
-            global_batch=global_batch or model.global_batch or 1,
-        )
+    elif name is not None:
+        workload = named_workload(name, sequence_length, global_batch)
         print_either(
             as_json,
             lambda: reports.workload_json(workload),
             lambda: reports.workload_report(workload),
         )
-        return
-    gpus, entries = gpu_catalogue(), workload_catalogue()
-    workloads = [entry.workload(title) for title, entry in entries.items()]
-    print_either(
-        as_json,
-        lambda: {
-            "gpus": {name: gpu.model_dump(mode="json") for name, gpu in gpus.items()},
-            "workloads": [*map(reports.workload_json, workloads)],
-        },
-        lambda: reports.catalogue_report(gpus, workloads),
+    else:
+        print_either(
+            as_json,
+            reports.catalogue_json,
+            lambda: reports.catalogue_report(*reports.catalogued()),
+        )
+
+
+def named_workload(name: str, sequence_length: int | None, global_batch: int | None) -> "Workload":
+    """A workload of the catalogue, or of a config.json, with lengths and batch as usual."""
+    from formulations.instance.transformer import build_workload
+
+    model = _model(name, "workload")
+    return build_workload(
+        model.architecture,
+        name=model.name,
+        source=model.source,
+        sequence_length=sequence_length or model.sequence_length,
+        global_batch=global_batch or model.global_batch or 1,
     )
 
 

@@ -3,12 +3,17 @@
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from math import exp
+from pathlib import Path
 from statistics import fmean
 
 from formulations.costs.plan_costs import plan_costs
+from formulations.errors import InstanceError
 from formulations.instance import Instance
-from solver.measure.calibration import Factors, Fit, Kernels, MeasuredStep, corrections
+from formulations.instance.load import parse_instance
+from solver.measure.calibration import Factors, Fit, Kernels, MeasuredStep, corrections, fit
+from solver.measure.steps_file import read_steps, resized
 
 
 @dataclass(frozen=True)
@@ -117,3 +122,19 @@ def summary(corrected: Corrected) -> list[str]:
         share = f"{100 * corrected.memory_headroom:.2g} %"
         lines.append(f"memory: measured peaks ask for {share} of head-room")
     return lines
+
+
+def calibrated(text: str, name: str, folder: Path, measured: Path) -> tuple[Corrected, str]:
+    """The text of an instance corrected by a CSV file of measured steps, with their section.
+
+    name: for errors. folder: where its paths start. Raises InstanceError for a calibrated one.
+    """
+    planned = parse_instance(text, name, folder)
+    if planned.calibration is not None:
+        allowed = "the instance without it, and all measured steps in one file"
+        raise InstanceError(name, "a calibration already", allowed)
+    rows = read_steps(measured, planned, partial(resized, text, name, folder))
+    steps = [step for step, _ in rows]
+    source = f"{measured.name}, {len(steps)} measured step{'s' if len(steps) > 1 else ''}"
+    corrected = Corrected(source, planned, steps, fit(steps), memory_headroom(rows))
+    return corrected, text.rstrip("\n") + "\n" + section(corrected)

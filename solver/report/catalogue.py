@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from rich.console import RenderableType
 
 from formulations.instance import GpuType, Layer, Workload
+from formulations.instance.catalogue import gpu_catalogue, workload_catalogue
 from formulations.instance.workload import PRECISIONS, Precision
 from formulations.units import GIB
 from solver.report.layout import Labelled, spaced, table_of
@@ -105,10 +106,24 @@ def workload_report(workload: Workload) -> list[RenderableType]:
     return spaced([Labelled(lines)], note, [layers])
 
 
+def catalogued() -> tuple[Mapping[str, GpuType], list[Workload]]:
+    """Every GPU that instances may name, and every workload."""
+    return gpu_catalogue(), [entry.workload(name) for name, entry in workload_catalogue().items()]
+
+
+def catalogue_json() -> dict[str, object]:
+    """Figures of every GPU and workload."""
+    gpus, workloads = catalogued()
+    return {
+        "gpus": {name: gpu.model_dump(mode="json") for name, gpu in gpus.items()},
+        "workloads": [*map(workload_json, workloads)],
+    }
+
+
 def catalogue_report(
     gpus: Mapping[str, GpuType], workloads: Sequence[Workload]
 ) -> list[RenderableType]:
-    """Figures of every GPU and workload, each with the sources below."""
+    """The same for people, each with the sources below."""
 
     def peak(precision: Precision) -> Callable[[str], str]:
         peaks = {name: gpu.peak_flops.get(precision) for name, gpu in gpus.items()}
