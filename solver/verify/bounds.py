@@ -173,14 +173,10 @@ class Prover:
         even = self.instance.search.micro_batches == "even"
         fewest = total // config.dp if even else 1
         costs = self.stage_costs(config)
-        capacities, roomiest = costs.tables.capacity_bytes, dict[Degrees, int]()
-        used = config.groups_used
-        for j in sorted(used, key=lambda j: int(capacities[j])):
-            roomiest[config.degrees[j]] = j
         ends = np.zeros(len(self.layers) + 1, dtype=bool)
         ends[0] = True
         for k in range(config.num_stages):
             moments = stage_moments(config.schedule, config.pp, k, fewest, *config.chunking)
-            fits = [costs.extra_of(j, moments) < NEVER for j in roomiest.values()]
+            fits = [costs.extra_of(j, moments) < NEVER for j in costs.tables.roomiest]
             ends = np.any((self.enough_blocks & np.any(fits, axis=0))[ends], axis=0)
         return not ends[-1]

@@ -67,12 +67,8 @@ def fastest_family(family: Family) -> Family:
 
     Where terms are chosen limits are of them and of steps that are kept, not of plans.
     """
-    limits, objective = family.instance.limits, family.instance.objective
-    if chooses_terms(family.instance):
-        limits = limits.model_copy(update=dict.fromkeys(LIMITS_OF_TERMS))
-    objective = objective.model_copy(update={"minimize": "step_time"})
-    update = {"objective": objective, "limits": limits}
-    return family.model_copy(update={"instance": family.instance.model_copy(update=update)})
+    limits = dict.fromkeys(LIMITS_OF_TERMS if chooses_terms(family.instance) else ())
+    return family.but(instance={"objective": {"minimize": "step_time"}, "limits": limits})
 
 
 def step_time_ns(point: PointDocument) -> int | None:

@@ -35,7 +35,7 @@ from formulations.instance import Link
 from formulations.plan import Configuration, Degrees
 from formulations.space.slots import limits_orders, may_follow
 from solver.verify.epilogue import Epilogues, LeastCosts
-from solver.verify.zone_links import passing, zone_legs, zone_slots
+from solver.verify.zone_links import passing, zone_slots
 
 #: With more steps times lanes for one stage, the graph is not built.
 MOST_STEPS = 100_000
@@ -203,9 +203,9 @@ class OrderGraph:
         if end >= stop:
             yield used, reaching
             return
-        after = self._nodes(used)
+        after, cluster = self._nodes(used), self.instance.cluster
         for j, more in islice(after, 1) if self.config.pp == 1 else after:
-            if not (self.apart and zone_legs(self.instance, [j, *(s.group for s in reaching)])):
+            if not (self.apart and cluster.links_among([j, *(s.group for s in reaching)])):
                 spot = Spot(j, range(end, end + self.sizes[j]))
                 yield from self._placed(k, more, (*reaching, spot))
 
@@ -250,8 +250,8 @@ class OrderGraph:
         groups, cluster = (source.group, target.group), self.instance.cluster
         flows = self._crossing(source, k - 1, self.config.dp), self._arriving(target, k - 1)
         ends = [(j, cluster.groups[j].inter_node, n) for j, n in zip(groups, flows, strict=True)]
-        for leg in zone_legs(self.instance, groups):
-            ends += [(j, cluster.link_between(*leg), crossing) for j in groups]
+        for link in cluster.links_among(groups):
+            ends += [(j, link, crossing) for j in groups]
         return self._slowest_ns(ends)
 
     def _inside_ns(self, spot: Spot) -> list[int]:

@@ -39,7 +39,7 @@ from formulations.instance import Instance
 from formulations.plan import Configuration, Degrees, Group, Place, Plan, Replica, Stage
 from formulations.schedules.registry import in_flight
 from formulations.space import PlanSpace
-from formulations.space.slots import may_follow, slot_degrees
+from formulations.space.slots import may_follow, stage_places
 from formulations.units import ceil_div
 from solver.interrupt import Deadline
 from solver.verify.bounds import Prover
@@ -61,17 +61,6 @@ class Standing(NamedTuple):
     taken: int
     place: int
     first: Degrees | None
-
-
-def places_of(space: PlanSpace, config: Configuration) -> list[Place]:
-    """The places that stages of a configuration may have."""
-    groups = space.instance.cluster.groups
-    return [
-        (j, degrees)
-        for j in config.groups_used
-        for degrees in slot_degrees(space.instance, groups[j], 1)
-        if config.micro_batch % degrees.parts == 0
-    ]
 
 
 @dataclass(frozen=True)
@@ -96,11 +85,6 @@ class StageGraph(OrderGraph):
         j, degrees = self.places[place]
         return self.cluster.groups[j].gpus_per_node, self.whole.dp * degrees.width
 
-    def _num_nodes(self, place: int) -> int:
-        """Of a stage."""
-        size, gpus = self._gpus(place)
-        return ceil_div(gpus, size)
-
     def _moves(self, before: Standing | None) -> Iterator[Move]:
         """Where the next stage may stand."""
         used = before.used if before else (0,) * len(self.cluster.groups)
@@ -114,7 +98,8 @@ class StageGraph(OrderGraph):
                 if j == self.places[before.place][0] and gpus <= room:
                     yield Move(before, Standing(used, before.taken + gpus, x, first))
             elif gpus <= size or gpus % size == 0:
-                more = tuple(n + self._num_nodes(x) * (i == j) for i, n in enumerate(used))
+                nodes = self.placer.num_nodes(x)
+                more = tuple(n + nodes * (i == j) for i, n in enumerate(used))
                 if more[j] <= self.whole.nodes_used[j]:
                     yield Move(before, Standing(more, min(gpus, size), x, first))
 
@@ -205,7 +190,8 @@ class StageGraph(OrderGraph):
         """GPUs of every replica."""
         j, degrees = self.places[move.after.place]
         size, gpus = self._gpus(move.after.place)
-        node = self.cluster.first_node[j] + move.after.used[j] - self._num_nodes(move.after.place)
+        last_node = self.cluster.first_node[j] + move.after.used[j]
+        node = last_node - self.placer.num_nodes(move.after.place)
         start = move.after.taken - gpus if gpus <= size else 0
         for gpu in range(start, start + gpus, degrees.width):
             slot = range(gpu % size, gpu % size + degrees.width)
@@ -229,7 +215,7 @@ class StageWork:
     def _places(self, config: Configuration) -> tuple[Place, ...]:
         """Those that leave the other stages the smallest slots."""
         groups = zip(self.instance.cluster.groups, config.nodes_used, strict=True)
-        places = places_of(self.prover.space, config)
+        places = stage_places(self.instance, config)
         others = (config.pp - 1) * config.dp * min(degrees.width for _, degrees in places)
         rest = sum(n * group.gpus_per_node for group, n in groups) - others
         return tuple(place for place in places if place[1].width * config.dp <= rest)
@@ -281,8 +267,7 @@ class StageTrial(Trial):
     """The plans of such a configuration against one claim; its graph is by place."""
 
     def __init__(self, prover: Prover, graph: StageGraph, below_ns: int, clock: Deadline) -> None:
-        even = graph.instance.search.model_copy(update={"micro_batches": "even"})
-        instance = graph.instance.model_copy(update={"search": even})
+        instance = graph.instance.but(search={"micro_batches": "even"})
         stages = Stages(Prover(PlanSpace(instance)), graph.config, graph)
         super().__init__(Refutation(stages, stages.total // graph.width, clock), below_ns)
         self.whole, self.stage_graph = prover, graph
@@ -303,7 +288,7 @@ def exhaust_stages(
 
     Raises TimeUp.
     """
-    graph = StageGraph(prover.instance, config, places_of(prover.space, config))
+    graph = StageGraph(prover.instance, config, stage_places(prover.instance, config))
     if graph.steps is None:
         return None
     if not graph.steps:

@@ -73,10 +73,10 @@ class PipelineSpace:
         """The instance with one replica, for which nothing but the pipeline is asked."""
         all_nodes = tuple(group.nodes for group in self.instance.cluster.groups)
         instance = self.instance.on(all_nodes)  # any node may join a pipeline
-        batch = self.micro_batch * self.micro_batches
-        workload = instance.workload.model_copy(update={"global_batch": batch})
-        search = instance.search.model_copy(update={"target": "any", "micro_batches": "even"})
-        return instance.model_copy(update={"workload": workload, "search": search})
+        return instance.but(
+            workload={"global_batch": self.micro_batch * self.micro_batches},
+            search={"target": "any", "micro_batches": "even"},
+        )
 
     def configs(self, strategy: Strategy) -> Iterator[Configuration]:
         """Of every number of stages."""

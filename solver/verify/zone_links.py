@@ -1,8 +1,8 @@
 """Links between zones, as far as one stage and the one before decide what they carry."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from itertools import combinations, product
+from collections.abc import Sequence
+from itertools import product
 
 import numpy as np
 
@@ -13,12 +13,6 @@ from formulations.costs.transfers import RingRate
 from formulations.instance import Instance
 from formulations.plan import Configuration
 from solver.verify.bounds import Prover
-
-
-def zone_legs(instance: Instance, groups: Iterable[int]) -> list[frozenset[str | None]]:
-    """Pairs of zones that may follow each other on the ring between nodes of these groups: any."""
-    visited = dict.fromkeys(instance.cluster.groups[j].zone for j in groups)
-    return [frozenset(pair) for pair in combinations(visited, 2)]
 
 
 def passing(instance: Instance, before: Sequence[int], after: Sequence[int]) -> list[int]:
@@ -44,8 +38,7 @@ def keeps_stages_apart(prover: Prover, config: Configuration, below_ns: int) -> 
     Then all replicas go from zone to zone together. One replica is on one node; else it takes too
     long, see `spanning_ns`.
     """
-    used = config.groups_used
-    if not zone_legs(prover.instance, used):
+    if not prover.instance.cluster.links_among(config.groups_used):
         return False
     return config.dp == 1 or spanning_ns(prover, config) >= below_ns
 

@@ -4,10 +4,11 @@ import pytest
 
 from formulations.costs.plan_costs import plan_costs
 from formulations.space import PlanSpace, configs
+from formulations.space.slots import stage_places
 from solver.interrupt import Deadline
 from solver.simulate import step_time_ns
 from solver.verify.bounds import Prover
-from solver.verify.stage_degrees import StageGraph, StageWork, exhaust_stages, places_of
+from solver.verify.stage_degrees import StageGraph, StageWork, exhaust_stages
 from tests.recorded import Cases, digest, recorded, summary
 from tests.seeds import one_each
 from tests.stage_degrees import Bench, stage_instance
@@ -39,7 +40,7 @@ def test_bounds_and_graphs_are_as_recorded() -> Cases:
         instance = stage_instance(seed)
         space, parts = PlanSpace(instance), list[object]()
         for config in (config for config in configs(instance) if config.per_stage):
-            graph = StageGraph(instance, config, places_of(space, config))
+            graph = StageGraph(instance, config, stage_places(instance, config))
             parts += [StageWork(Prover(space)).bound_ns(config), digest(graph.places)]
             for step in graph.steps or ():
                 parts += [step.source, step.target, step.group, step.send, step.tail]
