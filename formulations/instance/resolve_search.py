@@ -20,10 +20,9 @@ from formulations.instance.profile import (
     covered_degrees,
     resolve_profile,
 )
-from formulations.instance.record import shown
 from formulations.instance.resolve_workload import WorkloadFile, as_measured, flash_remedy
 from formulations.instance.search import Overlap, PlainSchedule, SearchFile, SearchSpace
-from formulations.instance.targets import TARGETS, Demands, launchers
+from formulations.instance.targets import TARGETS, Demands, listed, outside
 from formulations.instance.transformer import Architecture
 from formulations.instance.workload import ExpertSplit, OptimizerState, Workload
 
@@ -70,7 +69,10 @@ def errors_alone(
     search: SearchFile, state: OptimizerState, place: Place
 ) -> Iterator[InstanceError]:
     """What is wrong with what needs no other section."""
-    yield from _beyond_target(search, state, place)
+    stated = {field: getattr(search, field) for field in search.model_fields_set}
+    for refusal in outside(TARGETS[search.target].rules(search.recompute_per, state), stated):
+        entry = listed(stated[refusal.field]).index(refusal.value)
+        yield place.at(refusal.field).listed(entry).error(*refusal.fault(search.target, state))
     for i, number in enumerate(search.optimizer_instances):
         if number > 1 and not max(search.zero):
             problem = f"{number} groups of replicas, of which none splits anything (zero: 0)"
@@ -331,28 +333,11 @@ def narrowed(search: SearchFile, state: OptimizerState) -> SearchFile:
     return search.model_copy(update=changed)
 
 
-def _beyond_target(
-    search: SearchFile, state: OptimizerState, place: Place
-) -> Iterator[InstanceError]:
-    def text(value: object) -> str:
-        return value if isinstance(value, str) else shown(value)
-
-    target = TARGETS[search.target]
-    for field, rule in target.rules(search.recompute_per, state).items():
-        value = getattr(search, field) if field in search.model_fields_set else ()
-        for i, choice in enumerate(value if isinstance(value, tuple) else [value]):
-            if choice not in rule.allowed:
-                named = f"{text(choice)}, with the target {target.name}"
-                able = _either(launchers(field, choice, state))
-                allowed = f"{_either(map(text, rule.allowed))}, or search.target: {able}"
-                yield place.at(field).listed(i).error(f"{named}, {rule.reason}", allowed)
-
-
 def untrained_errors(given: Given, place: Place) -> Iterator[InstanceError]:
     """All of a workload that the target cannot train; place: of `workload`."""
-    target = TARGETS[given.search.target]
-    for field, value, reason, values in target.untrained(given.workload):
-        allowed = f"{_either(values)}, or search.target: {_either(launchers(field, value))}"
-        written = field in WorkloadFile.model_fields
-        at, problem = (place.at(field), value) if written else (place, f"{field}: {value}")
-        yield at.error(f"{problem}, with the target {target.name}, {reason}", allowed)
+    for refusal in TARGETS[given.search.target].untrained(given.workload):
+        problem, allowed = refusal.fault(given.search.target)
+        if refusal.field in WorkloadFile.model_fields:
+            yield place.at(refusal.field).error(problem, allowed)
+        else:
+            yield place.error(f"{refusal.field}: {problem}", allowed)

@@ -17,9 +17,14 @@ from typing import Any, Literal, NamedTuple, get_args
 
 from pydantic import TypeAdapter
 
+from formulations.errors import Fault
 from formulations.instance.documents import resource
+from formulations.instance.record import shown
 from formulations.instance.sizes import TransformerSizes
 from formulations.instance.workload import ExpertSplit, OptimizerState, Workload
+
+#: Who is to run the plans of a search; `any` has no rules, so it is the widest.
+Target = Literal["megatron", "flagscale", "torchtitan", "any"]
 
 
 class Rule(NamedTuple):
@@ -58,6 +63,11 @@ class Demands(NamedTuple):
         return self.zero > 0 or not self.copied
 
 
+def as_written(value: object) -> str:
+    """A value as it stands in an instance."""
+    return value if isinstance(value, str) else shown(value)
+
+
 class Refusal(NamedTuple):
     """A decision that a framework cannot run, and why; instead: what to write, if that is known."""
 
@@ -65,6 +75,13 @@ class Refusal(NamedTuple):
     value: object
     reason: str
     instead: tuple[object, ...] = ()
+
+    def fault(self, target: Target, state: OptimizerState | None = None) -> Fault:
+        """What to tell who asks it of this target, and who can run it."""
+        able = " or ".join(launchers(self.field, self.value, state))
+        allowed = " or ".join(map(as_written, self.instead))
+        found = f"{as_written(self.value)}, with the target {TARGETS[target].name}, {self.reason}"
+        return Fault(found, f"{allowed}, or search.target: {able}")
 
 
 class Clash(NamedTuple):
@@ -141,11 +158,11 @@ class Launcher:
             "fused_cross_entropy": str(workload.fused_cross_entropy).lower(),
             "gradient_precision": "fp32" if workload.gradient_bytes == 4 else "16 bit",
         }
-        return _outside(self.workload, trained)
+        return outside(self.workload, trained)
 
     def unbuilt(self, sizes: TransformerSizes) -> Iterator[Refusal]:
         """What of a model it has no options for."""
-        return _outside(self.model, traits(sizes))
+        return outside(self.model, traits(sizes))
 
     def most_stages(self, workload: Workload) -> int | None:
         """Pipeline stages that it can run at most; None: any number."""
@@ -172,12 +189,20 @@ class Launcher:
                 yield Refusal(clash.field, value, clash.reason, clash.instead)
 
 
-def _outside(rules: Mapping[str, Rule], values: Mapping[str, object]) -> Iterator[Refusal]:
-    """The values that no rule allows; None is not known, and allowed."""
+def listed(value: object) -> tuple[object, ...]:
+    """The values of a choice among several; of a single one itself."""
+    return tuple(value) if isinstance(value, list | tuple) else (value,)
+
+
+def outside(rules: Mapping[str, Rule], chosen: Mapping[str, object]) -> Iterator[Refusal]:
+    """The values, one or several for each field, that its rule does not allow.
+
+    Free are fields without a value, or with None: one that is open, or not known.
+    """
     for name, rule in rules.items():
-        value = values[name]
-        if value is not None and value not in rule.allowed:
-            yield Refusal(name, value, rule.reason, rule.allowed)
+        for value in listed(chosen.get(name)):
+            if value is not None and value not in rule.allowed:
+                yield Refusal(name, value, rule.reason, rule.allowed)
 
 
 #: Activations by what frameworks call them; gelu by whichever approximation.
@@ -233,10 +258,6 @@ def chain_of(workload: Workload) -> str:
     if any(layer.is_block for layer in ends) or not all(layer.is_block for layer in inner):
         return "a chain that is not embedding, blocks, head"
     return ONE_STACK
-
-
-#: Who is to run the plans of a search; `any` has no rules, so it is the widest.
-Target = Literal["megatron", "flagscale", "torchtitan", "any"]
 
 
 def mixed_gradients(workload: Workload) -> bool:

@@ -7,7 +7,16 @@ from formulations.costs.context import context_methods
 from formulations.errors import Fault
 from formulations.instance import Instance, SearchSpace
 from formulations.instance.search import ScheduleName, ZeroStage
-from formulations.instance.targets import LAUNCHERS, TARGETS, Demands, Launcher, Refusal, Target
+from formulations.instance.targets import (
+    LAUNCHERS,
+    TARGETS,
+    Demands,
+    Launcher,
+    Refusal,
+    Target,
+    as_written,
+    outside,
+)
 from formulations.instance.workload import Recompute
 from formulations.plan import PARAMETERS_SPLIT, STATES_SPLIT, Configuration, Plan
 from formulations.space.slots import mesh_fault, runs_degrees
@@ -66,14 +75,9 @@ def obstacles(instance: Instance, plan: Plan, target: str) -> list[Fault]:
     rules = launcher.rules(decided["recompute_per"][0])
     if target == "megatron" and first_blocks(instance, plan) is not None:
         del rules["recompute_per"]  # its method `block`
-    refused = [
-        Refusal(field, value, rule.reason, rule.allowed)
-        for field, rule in rules.items()
-        for value in decided.get(field, ())
-        if value not in rule.allowed
-    ]
     demands = _demands(instance, plan.config, plan.config.zero)
-    refused += [*_unlike(instance, plan, target), *launcher.refused(instance.workload, demands)]
+    refused = [*outside(rules, decided), *_unlike(instance, plan, target)]
+    refused += launcher.refused(instance.workload, demands)
     barring = []
     for refusal in (*untrained, *refused):
         allowed = " or ".join(map(str, refusal.instead))
@@ -95,9 +99,8 @@ def model_obstacles(instance: Instance, target: str) -> list[Fault]:
 
 
 def _obstacle(refusal: Refusal, launcher: Launcher, change: str) -> Fault:
-    value = str(refusal.value).lower() if isinstance(refusal.value, bool) else refusal.value
-    text = f"{refusal.field}: {value} is not for {launcher.name}, {refusal.reason}"
-    return Fault(text, change)
+    named = f"{refusal.field}: {as_written(refusal.value)}"
+    return Fault(f"{named} is not for {launcher.name}, {refusal.reason}", change)
 
 
 def _unlike(instance: Instance, plan: Plan, target: str) -> list[Refusal]:
@@ -198,9 +201,7 @@ _VALUES: dict[str, tuple[object, ...]] = {
 
 def runs(target: Target, search: SearchSpace) -> bool:
     """Whether a target can run all values of a plan space, each in some plan."""
-    rules = TARGETS[target].rules(search.recompute_per)
-    fields = _VALUES.keys() & rules.keys()
-    return all(set(_listed(getattr(search, name))) <= {*rules[name].allowed} for name in fields)
+    return not any(outside(TARGETS[target].rules(search.recompute_per), dict(search)))
 
 
 def widened(instance: Instance, target: Target) -> list[dict[str, object]]:
@@ -226,10 +227,7 @@ def widened(instance: Instance, target: Target) -> list[dict[str, object]]:
         alone: dict[str, object] = {"micro_batches": "uneven"}
         alone |= {field: value for field, value in changed.items() if field == "recompute_per"}
         uneven = [alone | ({"schedule": kept} if kept != search.schedule else {})]
-    added = ((field, value) for field, values in changed.items() for value in _listed(values))
-    if all(present.allows(field, value) for field, value in added):
-        return uneven
-    return [*uneven, changed]
+    return [*uneven, changed] if any(outside(present.rules(), changed)) else uneven
 
 
 def _chosen(search: SearchSpace, field: str, launcher: Launcher) -> Any:
@@ -240,10 +238,6 @@ def _chosen(search: SearchSpace, field: str, launcher: Launcher) -> Any:
     if isinstance(stated, tuple):
         return tuple(value for value in possible if value in stated or value in new) or possible
     return new[-1] if new else stated if stated in possible else possible[-1]
-
-
-def _listed(value: object) -> tuple[object, ...]:
-    return value if isinstance(value, tuple) else (value,)
 
 
 def able(instance: Instance, plan: Plan) -> list[Target]:

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Sequence
 from itertools import pairwise
 
-from formulations.instance.targets import TARGETS
+from formulations.instance.targets import TARGETS, outside
 from formulations.plan import (
     ByPlace,
     Configuration,
@@ -40,13 +40,9 @@ def check_target(document: PlanDocument, findings: Findings) -> None:
     for refusal in target.untrained(workload):
         text = f"what the target {search.target} trains"
         findings.refuse("instance.workload", f"{refusal.field} {refusal.value}", text)
-    for field, rule in target.rules(search.recompute_per).items():
-        value = getattr(search, field)
-        values = value if isinstance(value, tuple) else (value,)
-        free = field == "context_method" and set(search.context_parallel) == {1}
-        runs = free or set(values) <= set(rule.allowed)
+    for refusal in outside(target.rules(search.recompute_per), dict(search)):
         text = f"what the target {search.target} runs"
-        findings.require(runs, f"instance.search.{field}", value, text)
+        findings.refuse(f"instance.search.{refusal.field}", refusal.value, text)
 
 
 def check_config(space: PlanSpace, config: Configuration, findings: Findings) -> bool:
