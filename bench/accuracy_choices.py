@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 from bench.gpt_rows import GPUS_PER_NODE, VTRAIN_VOCABULARY
 from bench.read_published import VtrainRow, vtrain_rows
-from formulations.costs.compute import layer_times
+from formulations.costs.compute import TimeColumns
 from formulations.instance import Instance
 from formulations.instance.load import parse_instance
 from solver.evaluate.launched import run_of_degrees
@@ -146,7 +146,7 @@ def fasop(fits: Mapping[int, Fit]) -> Seconds:
         kernels, shape = step.kernels, step.plan.config
         one = fits[_width(step)].factors(kernels._replace(micro_batch=1))
         times = [
-            layer_times(step.instance, shape.degrees, b, "none").forward_ns[:, 0]
+            TimeColumns(step.instance).times(shape.degrees, b, "none").forward_ns[:, 0]
             for b in (1, kernels.micro_batch)
         ]
         b = kernels.micro_batch

@@ -118,29 +118,25 @@ def analytic_s(
 
 def _core(layer: Layer) -> Layer:
     """What selective recomputation repeats: from the scores to the weighted sum of the values."""
-    return layer.model_copy(
-        update={
-            "forward_flops": layer.unweighted_flops,
-            "expert_flops": 0,
-            "routed_bytes": 0,
-            "kernels": layer.core_kernels,
-            "memory_kernels": layer.core_memory_kernels,
-            "replicated_activation_bytes": 0,
-            "unsplit_bytes": 0,
-            "sharded_activation_bytes": layer.core_bytes,
-        }
+    return layer.but(
+        forward_flops=layer.unweighted_flops,
+        expert_flops=0,
+        routed_bytes=0,
+        kernels=layer.core_kernels,
+        memory_kernels=layer.core_memory_kernels,
+        replicated_activation_bytes=0,
+        unsplit_bytes=0,
+        sharded_activation_bytes=layer.core_bytes,
     )
 
 
 def _per_op(layer: Layer) -> Layer:
     """What recomputation per operator repeats: some products, and all that memory bounds."""
-    return layer.model_copy(
-        update={
-            "forward_flops": layer.per_op_flops,
-            "unweighted_flops": 0,
-            "attention_flops": 0,
-            "kernels": layer.per_op_kernels + layer.memory_kernels,
-        }
+    return layer.but(
+        forward_flops=layer.per_op_flops,
+        unweighted_flops=0,
+        attention_flops=0,
+        kernels=layer.per_op_kernels + layer.memory_kernels,
     )
 
 
@@ -306,10 +302,3 @@ class TimeColumns:
         check_step(work_ns, f"cluster.groups {group.name}", f"one {group.gpu.name}")
         times = np.array([row[:3] for row in rows], dtype=np.int64).T.copy()
         return times, frozenset(row[3] for row in rows)
-
-
-def layer_times(
-    instance: Instance, degrees: Sequence[Degrees], micro_batch: int, recompute: Recompute
-) -> LayerTimes:
-    """The same without shared experts, of an instance whose other times are not asked for."""
-    return TimeColumns(instance).times(degrees, micro_batch, recompute)

@@ -1,4 +1,4 @@
-"""Bytes per GPU: parameters, gradients, optimizer state, activations, buffers.
+"""Array per GPU: parameters, gradients, optimizer state, activations, buffers.
 
 Static: mixed-precision Adam keeps parameter, gradient and state per parameter
 (`Workload.optimizer_bytes`). ZeRO 1 splits the state over the replicas, ZeRO 2 the gradients too,
@@ -25,9 +25,8 @@ from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from formulations.costs.intervals import interval_maxima
+from formulations.costs.intervals import Array, Mask, interval_maxima
 from formulations.costs.magnitude import check_memory
 from formulations.instance import Instance, Workload
 from formulations.instance.workload import Recompute, padded_vocabulary
@@ -35,12 +34,11 @@ from formulations.plan import GRADIENTS_SPLIT, PARAMETERS_SPLIT, Configuration, 
 from formulations.schedules.registry import Held
 from formulations.units import ceil_div
 
-Bytes = NDArray[np.int64]
-Mask = NDArray[np.bool_]
+Moments = tuple[tuple[int, int], ...]  #: see `formulations.schedules.stage_moments`
 
 
 class MemoryParts(NamedTuple):
-    """Bytes on one GPU by what they hold; together they are all that it needs."""
+    """Array on one GPU by what they hold; together they are all that it needs."""
 
     weights_bytes: int
     gradients_bytes: int
@@ -54,26 +52,26 @@ class Kept(NamedTuple):
     """Of a way to recompute, bytes of shape [layer]."""
 
     way: Recompute
-    activation_bytes: Bytes  #: per micro-batch in flight
-    workspace_bytes: Bytes  #: once per stage: the largest of its layers
+    activation_bytes: Array  #: per micro-batch in flight
+    workspace_bytes: Array  #: once per stage: the largest of its layers
 
 
 @dataclass(frozen=True)
 class LayerMemory:
-    """Bytes per GPU of a group, arrays of shape [layer]."""
+    """Array per GPU of a group, arrays of shape [layer]."""
 
-    parameters: Bytes  #: a count, not bytes: of those that all replicas of a stage hold
-    experts: Bytes  #: the same of experts that ep GPUs share
-    weights_bytes: Bytes
-    gradients_bytes: Bytes
-    optimizer_bytes: Bytes
-    put_off_bytes: Bytes  #: per micro-batch that waits for its weight gradients alone
+    parameters: Array  #: a count, not bytes: of those that all replicas of a stage hold
+    experts: Array  #: the same of experts that ep GPUs share
+    weights_bytes: Array
+    gradients_bytes: Array
+    optimizer_bytes: Array
+    put_off_bytes: Array  #: per micro-batch that waits for its weight gradients alone
     kept: tuple[Kept, ...]  #: per way to recompute that the configuration allows
     buffers_bytes: int  #: per GPU: messages to and from other stages
     reserve_bytes: int  #: per GPU: the framework's
 
     @cached_property
-    def static_bytes(self) -> Bytes:
+    def static_bytes(self) -> Array:
         """[layer] what stays from step to step."""
         return self.weights_bytes + self.gradients_bytes + self.optimizer_bytes
 
@@ -85,7 +83,7 @@ class LayerMemory:
     def kept_by(
         self, layers: tuple[int, int], is_block: Mask, recomputed: Recomputed
     ) -> tuple[int, int]:
-        """Bytes that a chunk keeps of each micro-batch in flight, and its workspace."""
+        """Array that a chunk keeps of each micro-batch in flight, and its workspace."""
         chunk = slice(*layers)
         first = is_block[chunk] & (np.cumsum(is_block[chunk]) <= recomputed.blocks)
         by_way = {kept.way: kept for kept in self.kept}
@@ -155,7 +153,7 @@ def _memory_on(instance: Instance, config: Configuration, j: int) -> LayerMemory
     gathered = [width * (n * shared[0] + e * shared[1]) for n, e in counts]
     on_the_way = _gradients_on_the_way(instance, config, j)
 
-    def per_layer(values: Iterable[int]) -> Bytes:
+    def per_layer(values: Iterable[int]) -> Array:
         return np.repeat(np.array(list(values), dtype=np.int64), [run.count for run in runs])
 
     kept = []
@@ -226,14 +224,10 @@ def layer_parameters(
     return alike, [layer.experts_per_gpu(lanes, config.ep) for layer in layers]
 
 
-def capacity_bytes(instance: Instance) -> Bytes:
+def capacity_bytes(instance: Instance) -> Array:
     """Usable bytes per GPU of every node group: the memory less the head-room, rounded down."""
     keep = 1 - instance.limits.memory_headroom
     return np.array([int(g.gpu.memory_bytes * keep) for g in instance.cluster.groups], np.int64)
-
-
-Array = NDArray[np.int64]
-Moments = tuple[tuple[int, int], ...]  #: see `formulations.schedules.stage_moments`
 
 
 def before(values: Array) -> Array:

@@ -32,7 +32,8 @@ from functools import cached_property
 
 import numpy as np
 
-from formulations.costs.memory import HeldBytes, Mask, MemoryParts, Moments, before
+from formulations.costs.intervals import Mask
+from formulations.costs.memory import HeldBytes, MemoryParts, Moments, before
 from formulations.costs.tables import Array, CostTables
 from formulations.instance.workload import Recompute
 from formulations.plan import Recomputed

@@ -25,12 +25,10 @@ def with_places(
 ) -> tuple[Instance, Configuration]:
     """Instance and configuration whose node groups are the places [C]."""
     groups = tuple(instance.cluster.groups[j] for j, _ in places)
-    cluster = instance.cluster.model_copy(update={"groups": groups})
-    update = {
-        "degrees": tuple(degrees for _, degrees in places),
-        "nodes_used": tuple(config.nodes_used[j] for j, _ in places),
-    }
-    return instance.model_copy(update={"cluster": cluster}), config.model_copy(update=update)
+    degrees = tuple(degrees for _, degrees in places)
+    nodes_used = tuple(config.nodes_used[j] for j, _ in places)
+    by_place = config.but(degrees=degrees, nodes_used=nodes_used)
+    return instance.but(cluster={"groups": groups}), by_place
 
 
 def stage_tables(
@@ -46,8 +44,8 @@ def with_stages(tables: CostTables, pp: int) -> CostTables:
     """Tables by place of several stages for another number of these: nothing else differs."""
     by_place = tables.by_place
     assert by_place is not None  # as said
-    of_stages = replace(by_place, config=by_place.config.model_copy(update={"pp": pp}))
-    return replace(tables, config=tables.config.model_copy(update={"pp": pp}), by_place=of_stages)
+    of_stages = replace(by_place, config=by_place.config.but(pp=pp))
+    return replace(tables, config=tables.config.but(pp=pp), by_place=of_stages)
 
 
 def placement_of(tables: CostTables, order: Sequence[int]) -> PlacementCosts:

@@ -1,4 +1,7 @@
-"""Checks of plans and proofs that share no code with models or search."""
+"""Checks of plans and proofs that share no code with models, engines or search.
+
+None of them raises for a document that could be read.
+"""
 
 from solver.verify.cascade import Effort
 from solver.verify.findings import Verification, instance_differences

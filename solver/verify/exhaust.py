@@ -118,8 +118,15 @@ class PlanTimes:
             backward=self._backward(micro_batches, *places),
             weight=weight[places] if SCHEDULES[config.schedule].splits_backward else None,
             send=self._sends(plans, r),
+            send_back=self._backs(plans, r),
             blocking=prover.instance.search.blocking_sends,
         )
+
+    def _backs(self, plans: Plans, r: int) -> Array | None:
+        """[p - 1, N] messages back, where they take other times; of one chunk per device."""
+        steps = list(zip(self.order.built, plans.steps, strict=True))[1:]
+        backs = [s.send_back[x, r] for s, x in steps if s.send_back is not None]
+        return np.stack(backs) if backs else None
 
     def _backward(self, micro_batches: int, groups: Array, first: Array, last: Array) -> Array:
         """[S, N] with what is recomputed; of devices with several chunks in all of them."""

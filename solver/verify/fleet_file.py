@@ -42,8 +42,7 @@ from solver.verify.templates import check_sharing, check_steps, prove_claims
 def verify_fleet(document: FleetDocument, effort: Effort | None = None) -> Verification:
     """Checks every constraint and figure of a fleet file against its own instance.
 
-    Also how much better another fleet may be, if anything is to be proved. Uses no code of models,
-    engines or search. Never raises for a document that could be read.
+    Also how much better another fleet may be, if anything is to be proved.
     """
     asked = effort or Effort()
 

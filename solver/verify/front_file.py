@@ -40,10 +40,7 @@ LIMITS_OF_TERMS = ("max_price_usd_per_hour", "max_step_time_s", "max_cost_usd_pe
 
 
 def verify_front(document: FrontDocument, effort: Effort | None = None) -> Verification:
-    """Checks points, figures and claims of a front file against its own family of instances.
-
-    Uses no code of models, engines or search. Never raises for a document that could be read.
-    """
+    """Checks points, figures and claims of a front file against its own family of instances."""
     asked = effort or Effort()
     clock = Deadline(asked.time_limit_s)
 

@@ -46,10 +46,7 @@ from solver.verify.switch_file import verify_switch
 
 
 def verify_lengths(document: LengthsDocument, effort: Effort | None = None) -> Verification:
-    """Checks that every sequence is run, all times, and the bound.
-
-    Uses no code of the planner. Never raises for a document that could be read.
-    """
+    """Checks that every sequence is run, all times, and the bound."""
     return verification(document, lambda findings: _check(document, findings, effort or Effort()))
 
 

@@ -86,7 +86,8 @@ class Step:
     between the stage before and this one, either way, of every number of tensors. back: the same
     between the last stage and the first one, as far as the nodes of the first decide it; 0 on
     others. tail: [A] row of `Epilogues`. begins: per step the groups of the nodes whose
-    first slots are of this stage.
+    first slots are of this stage. send_back: [A, R] messages to the stage before, where these take
+    other times.
     """
 
     source: Array
@@ -97,6 +98,7 @@ class Step:
     tail: Array
     begins: tuple[tuple[int, ...], ...]
     num_targets: int
+    send_back: Array | None = None
 
 
 class OrderGraph:

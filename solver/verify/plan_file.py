@@ -112,10 +112,7 @@ def check_claims(
 
 
 def verify_document(document: PlanDocument, effort: Effort | None = None) -> Verification:
-    """Checks every constraint, figure and claim of a plan file against its own instance.
-
-    Uses no code of models, engines or search. Never raises for a document that could be read.
-    """
+    """Checks every constraint, figure and claim of a plan file against its own instance."""
 
     def check(findings: Findings) -> None:
         space = PlanSpace(document.instance)

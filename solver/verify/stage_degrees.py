@@ -134,6 +134,7 @@ class StageGraph(OrderGraph):
             after = dict[Standing | None, int]()
             target = [after.setdefault(move.after, len(after)) for move in moves]
             sends = np.array([[self._sends(move)] for move in moves], dtype=np.int64)
+            backs = [[self._back(move)] for move in moves]
             steps.append(
                 Step(
                     source=np.array([numbers[move.before] for move in moves]),
@@ -144,6 +145,7 @@ class StageGraph(OrderGraph):
                     tail=np.array([self._tail(k, move.after.place) for move in moves]),
                     begins=((),) * len(moves),
                     num_targets=len(after),
+                    send_back=None if backs[0] == [None] else np.array(backs, dtype=np.int64),
                 )
             )
             numbers = after
@@ -155,6 +157,10 @@ class StageGraph(OrderGraph):
             return [0] * len(self.tables.tensors)
         together = move.before.taken < self._gpus(move.before.place)[0]
         return list(self.placer.send_ns(move.before.place, move.after.place, together))
+
+    def _back(self, move: Move) -> int | None:
+        """The largest message back to the stage before; None: as from there."""
+        return None
 
     def _tail(self, k: int, place: int) -> int:
         """Row of `epilogues` of a stage."""

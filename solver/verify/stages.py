@@ -141,15 +141,23 @@ class Stages:
         return Costs(np.stack(times), tail + self._waits(remaining, k))
 
     def _sends(self, choices: Choices, k: int, r: int) -> list[Array]:
-        """By chunk [M] messages from the stage before; to the first device from the last one."""
+        """By chunk [M] messages from the stage before; to the first device from the last one.
+
+        Where they take other times back, a way down and back has both: half of their sum bounds
+        each of the two.
+        """
+        step = self.graph.built[k]
         ahead = around = self.send(k)[choices.step, r, self.kind[choices.first]]
         if not k:
-            around = self.graph.built[k].back[choices.step, r].min(axis=-1)
+            around = step.back[choices.step, r].min(axis=-1)
+        if step.send_back is not None:
+            ahead = np.minimum(ahead, (ahead + step.send_back[choices.step, r]) // 2)
         return [ahead, *[around] * (self.chunks - 1)]
 
     def _backs(self, choices: Choices, k: int, r: int) -> list[Array]:
         """By chunk [M] messages back to the stage before."""
-        return self._sends(choices, k, r)
+        send_back = self.graph.built[k].send_back
+        return self._sends(choices, k, r) if send_back is None else [send_back[choices.step, r]]
 
     def _onward(self, choices: Choices, k: int, r: int) -> list[Array]:
         """By chunk [M] messages to the stage after, at least; none from the last one."""

@@ -18,10 +18,7 @@ from solver.verify.findings import Findings, Verification, verification
 
 
 def verify_switch(document: SwitchDocument, _: Effort | None = None) -> Verification:
-    """Checks that everything arrives once from where it is, and all figures.
-
-    Uses no code of the planner. Never raises for a document that could be read.
-    """
+    """Checks that everything arrives once from where it is, and all figures."""
     return verification(document, lambda findings: _check_content(document, findings))
 
 

@@ -4,19 +4,15 @@ Sets. Numbers of stages p; places: a node group with the GPUs of a stage on one 
 Question. A pipeline on so many nodes of every group, all filled, whose step with m micro-batches is
 below a claim: any strategy of the instance, any order of the nodes, any stages on them.
 Answer. For every strategy and p such pipelines are plans of one replica whose stages have degrees
-of their own, but for three things. Messages take other times there and back (`template_costs`): a
-way down and back has both, so half of their sum bounds each of the two. A split says where stages
-may begin on a node. Gradients are exchanged elsewhere. So `refutation` strikes out what is too
-slow, and what is left is simulated as in `exhaust`, with these costs.
+of their own, but for three things. Messages take other times there and back (`template_costs`). A
+split says where stages may begin on a node. Gradients are exchanged elsewhere. So `refutation`
+strikes out what is too slow, and what is left is simulated as in `exhaust`, with these costs.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
-import numpy as np
-
-from formulations.costs.intervals import Array
 from formulations.costs.template_costs import (
     between_ns,
     stage_tables,
@@ -35,12 +31,11 @@ from formulations.space.configurations import pipeline_strategies
 from formulations.units import NANOSECONDS_PER_SECOND, seconds
 from solver.fleet_document import FleetDocument, TemplateBound
 from solver.interrupt import Deadline, TimeUp
-from solver.simulate import Times, pipeline_step_ns
+from solver.simulate import pipeline_step_ns
 from solver.verify.bounds import Prover
 from solver.verify.cascade import Effort, in_turns
-from solver.verify.exhaust import Plans, PlanTimes, Trial
+from solver.verify.exhaust import Plans, Trial
 from solver.verify.findings import Findings
-from solver.verify.path_lengths import Choices
 from solver.verify.refutation import Refutation
 from solver.verify.stage_degrees import Move, StageGraph, Standing
 from solver.verify.stages import Stages
@@ -133,13 +128,8 @@ class TemplateGraph(StageGraph):
             return inside_ns(tables, i, tables.tensors[-1])
         return between_ns(tables, i, j)
 
-    @cached_property
-    def backs(self) -> list[Array]:
-        """Per stage [A] messages back to the stage before."""
-        return [
-            np.array([self._message_ns(m, m.before.place) if m.before else 0 for m in moves])
-            for moves in self._levels
-        ]
+    def _back(self, move: Move) -> int:
+        return self._message_ns(move, move.before.place) if move.before else 0
 
     def _embedding_ns(self, place: int) -> int:
         j, degrees = self.places[place]
@@ -159,39 +149,13 @@ class TemplateGraph(StageGraph):
         )
 
 
-class TemplateStages(Stages):
-    """Their costs: messages forth and back differ."""
-
-    graph: TemplateGraph
-
-    def _sends(self, choices: Choices, k: int, r: int) -> list[Array]:
-        (ahead,), (back,) = super()._sends(choices, k, r), self._backs(choices, k, r)
-        return [np.minimum(ahead, (ahead + back) // 2)]
-
-    def _backs(self, choices: Choices, k: int, r: int) -> list[Array]:
-        return [self.graph.backs[k][choices.step]]
-
-
-class TemplateTimes(PlanTimes):
-    """Their simulated steps."""
-
-    order: TemplateGraph
-
-    def _times(self, micro_batches: int, plans: Plans, r: int) -> Times:
-        pairs = zip(self.order.backs[1:], plans.steps[1:], strict=True)
-        backs = [back[steps] for back, steps in pairs]
-        times = super()._times(micro_batches, plans, r)
-        return replace(times, send_back=np.array(backs).reshape(times.send.shape))
-
-
 class TemplateTrial(Trial):
     """The pipelines of one configuration against one claim."""
 
     def __init__(self, graph: TemplateGraph, below_ns: int, clock: Deadline) -> None:
         self.stage_graph = graph
-        stages = TemplateStages(Prover(PlanSpace(graph.instance)), graph.config, graph)
+        stages = Stages(Prover(PlanSpace(graph.instance)), graph.config, graph)
         super().__init__(Refutation(stages, stages.total, clock), below_ns)
-        self.times = TemplateTimes(self.prover, self.config, graph)
 
     def _worked_out(self, plans: Plans, i: int, lanes: Sequence[int]) -> tuple[Plan, int] | None:
         steps, ends = plans.steps[:, i].tolist(), plans.ends[:, i].tolist()

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from functools import cache
 
-from formulations.costs.compute import LayerTimes, layer_times
+from formulations.costs.compute import LayerTimes, TimeColumns
 from formulations.instance import Instance
 from formulations.plan import Configuration
 from formulations.space import configs
@@ -68,7 +68,7 @@ def drawn_configs() -> dict[str, Drawn]:
             space = list(configs(instance := make(seed)))
             chosen = space[:: -(-len(space) // 20)] if space else []
             times = [
-                layer_times(instance, config.degrees, config.micro_batch, config.recompute[0])
+                TimeColumns(instance).times(config.degrees, config.micro_batch, config.recompute[0])
                 for config in chosen
             ]
             if chosen:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from formulations.costs.compute import layer_times
+from formulations.costs.compute import TimeColumns
 from formulations.costs.tables import CostTables
 from solver.bounds.closed_forms import ClosedForms
 from tests.bounds.drawn import drawn_configs
@@ -17,7 +17,9 @@ AFTER_NS = 2 * OPTIMIZER_NS + 2_000
 
 def bounds_of(tables: CostTables) -> ClosedForms:
     config = tables.config
-    times = layer_times(tables.instance, config.degrees, config.micro_batch, config.recompute[0])
+    times = TimeColumns(tables.instance).times(
+        config.degrees, config.micro_batch, config.recompute[0]
+    )
     return ClosedForms(tables.instance, [config], [times])
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from formulations.costs.compute import TimeColumns, analytic_s, layer_times
+from formulations.costs.compute import TimeColumns, analytic_s
 from formulations.costs.experts import members_of
 from formulations.errors import InstanceError
 from formulations.instance import Instance
@@ -41,7 +41,7 @@ def test_times_are_the_recorded_ones() -> Cases:
             yield name, [summary(arrays), alone]
     # 30 days in micro-batches of two are within the limit of 52
     slow = chain_instance([round(30 * 86_400 / 0.012)], [SLOW])
-    assert layer_times(slow, uniform_degrees(slow, 1), 2, "none").forward_ns.any()
+    assert TimeColumns(slow).times(uniform_degrees(slow, 1), 2, "none").forward_ns.any()
 
 
 Degrees = list[int]
@@ -65,7 +65,9 @@ def lacking(sizes: tuple[int, int], degrees: tuple[Degrees, Degrees], more: str 
 
 
 def forward_ns(instance: Instance, tp: int) -> list[int]:
-    times: list[int] = layer_times(instance, uniform_degrees(instance, tp), 1, "none").forward_ns[1]
+    times: list[int] = (
+        TimeColumns(instance).times(uniform_degrees(instance, tp), 1, "none").forward_ns[1]
+    )
     return [int(time_ns) for time_ns in times]
 
 
@@ -107,5 +109,5 @@ def test_partial_profile_is_completed_where_the_user_says_so() -> None:
         modelled = forward_ns(bare, tp)
         expected = [one or modelled[j] for j, one in enumerate(measured)]
         assert forward_ns(instance, tp) == expected
-        origins = layer_times(instance, uniform_degrees(instance, tp), 1, "none").origins
+        origins = TimeColumns(instance).times(uniform_degrees(instance, tp), 1, "none").origins
         assert origins == {"measured" if one else "analytic" for one in measured}

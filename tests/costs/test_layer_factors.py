@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from formulations.costs.compute import layer_times
+from formulations.costs.compute import TimeColumns
 from formulations.costs.layer_factors import (
     BLOCKS,
     CELL,
@@ -65,7 +65,7 @@ def test_layer_times_are_the_recorded_ones() -> None:
         for name, link in (("linked", group.intra_node), ("free", free)):
             groups = [each.but(intra_node=link) for each in (group, bare)]
             made = [instance.but(cluster=instance.cluster.with_groups([g])) for g in groups]
-            times = [layer_times(each, (Degrees(tp=tp),), b, "none") for each in made]
+            times = [TimeColumns(each).times((Degrees(tp=tp),), b, "none") for each in made]
             passes = [[t.forward_ns, t.backward_ns, t.weight_ns] for t in times]
             figures[f"{name} {tp} {b}"] = [summary(passes), *(sorted(t.origins) for t in times)]
             if (tp, b) == (1, 1):

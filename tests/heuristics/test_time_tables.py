@@ -2,7 +2,7 @@
 
 import pytest
 
-from formulations.costs.compute import layer_times
+from formulations.costs.compute import TimeColumns
 from formulations.costs.tables import build_tables
 from formulations.space import configs
 from solver.bounds.closed_forms import closed_forms
@@ -17,7 +17,7 @@ def test_shared_tables_are_those_of_single_configs(seed: int) -> None:
     instance = random_instance(seed)
     known, space = TimeTables(instance), list(configs(instance))
     for config, form in zip(space, known.forms(space), strict=True):
-        times = layer_times(instance, config.degrees, config.micro_batch, config.recompute[0])
+        times = TimeColumns(instance).times(config.degrees, config.micro_batch, config.recompute[0])
         assert form == closed_forms(instance, [config], [times])[0]
         tables, alone = known.costs(config), build_tables(instance, config)
         assert (tables.forward_ns == alone.forward_ns).all()
