@@ -1,19 +1,22 @@
-"""What the proofs about the configs of one instance share; that no split of a config fits at all.
+"""What proofs about the configs of one instance share; what no split, or no stage, of one can be.
 
 Whole numbers throughout, so that no bound is a rounding error too high.
 """
 
 from collections.abc import Sequence
 from functools import cached_property, lru_cache
+from itertools import product
 
 import numpy as np
 
 from formulations.costs.compute import LayerTimes, TimeColumns
 from formulations.costs.experts import Members, members_of
 from formulations.costs.intervals import Array, Mask, interval_sums
-from formulations.costs.sharding import with_exchanges
+from formulations.costs.placement import Placer
+from formulations.costs.sharding import widest_group, with_exchanges
 from formulations.costs.stage_costs import StageCosts
 from formulations.costs.tables import CostTables, build_tables
+from formulations.costs.transfers import RingRate
 from formulations.instance import Instance
 from formulations.instance.workload import Recompute
 from formulations.plan import GRADIENTS_SPLIT, Configuration, Degrees, Plan, uniform_plan
@@ -180,3 +183,38 @@ class Prover:
             fits = [costs.extra_of(j, moments) < NEVER for j in costs.tables.roomiest]
             ends = np.any((self.enough_blocks & np.any(fits, axis=0))[ends], axis=0)
         return not ends[-1]
+
+    def keeps_stages_apart(self, config: Configuration, below_ns: int) -> bool:
+        """Whether no stage of any plan with a step below this lies in two zones.
+
+        Then all replicas go from zone to zone together. One replica is on one node; else it takes
+        too long, see `spanning_ns`.
+        """
+        if not self.instance.cluster.links_among(config.groups_used):
+            return False
+        return config.dp == 1 or self.spanning_ns(config) >= below_ns
+
+    def spanning_ns(self, config: Configuration) -> int:
+        """No plan with some stage in two zones has a shorter step, if there are two.
+
+        Proof. The last backward of the stage on a replica comes after a forward of the whole chain
+        by one micro-batch, each layer on some group used, whatever the schedule. Then follow its
+        gradient sync and gather, one after the other. The stage has a layer, and N nodes, from 2 to
+        min(dp, all nodes): its tp rings at least share a link between two zones used, so no
+        collective has less time per byte than tp rings on that link, the widest, nor a shorter
+        start than the latency of N on it. Of several layers each adds its own time; the least over
+        layers, N and links is no more than any.
+        """
+        tables, cluster = self.tables(config), self.instance.cluster
+        placer, widest = Placer(tables), widest_group(config)
+        phases = [phase for phase in (placer.sync, placer.gather) if phase is not None]
+        counts = range(2, min(config.dp, sum(config.nodes_used)) + 1)
+        spans_ns = []
+        for nodes, link in product(counts, cluster.links_among(tables.used)):
+            rate = RingRate(config.widest_tp / link.bandwidth_bytes_per_s, widest)
+            rings = (int(phase.outside_ns(rate, nodes).min()) for phase in phases)
+            starts = (phase.latency_ns(0.0, nodes, link.latency_s) for phase in phases)
+            spans_ns.append(sum(rings) + sum(starts))
+        forward, _, _ = self.stage_times(config)
+        onward = np.diff(forward[tables.used, 0], axis=1).min(axis=0).sum()
+        return int(onward) + min(spans_ns)

@@ -31,7 +31,6 @@ from solver.verify.families import NEVER
 from solver.verify.orders import OrderGraph
 from solver.verify.path_lengths import Remaining
 from solver.verify.refutation import Allowed, Refutation, question_of
-from solver.verify.zone_links import keeps_stages_apart
 
 #: End times held at once.
 MOST_TIMES = 1 << 25
@@ -197,7 +196,7 @@ def exhaust(
 
     allowed: what such plans may use, if more is known. Raises TimeUp.
     """
-    apart = config.vpp == 1 and keeps_stages_apart(prover, config, below_ns)
+    apart = config.vpp == 1 and prover.keeps_stages_apart(config, below_ns)
     graph = OrderGraph(prover.tables(config), apart=apart)
     question = question_of(prover, config, graph, clock, below_ns)
     if not question.applies:

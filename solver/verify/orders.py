@@ -20,6 +20,7 @@ there are no such rings, and all replicas cross together.
 """
 
 import sys
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -35,7 +36,6 @@ from formulations.instance import Link
 from formulations.plan import Configuration, Degrees
 from formulations.space.slots import limits_orders, may_follow
 from solver.verify.epilogue import Epilogues, LeastCosts
-from solver.verify.zone_links import passing, zone_slots
 
 #: With more steps times lanes for one stage, the graph is not built.
 MOST_STEPS = 100_000
@@ -238,12 +238,13 @@ class OrderGraph:
         after = self._owners(k, spots)
         if not k:
             return [[0] * len(self.tables.tensors) for _ in after]
-        sources = self._owners(k - 1, before)
-        groups = ([spot.group for spot in owners] for owners in (sources, after))
-        crossing = passing(self.instance, *groups)
-        width = self.config.dp if self.apart else self.width
-        each = zip(sources, after, crossing, strict=True)
-        return [self._transfer_ns(k, a, b, min(n * width, self.config.dp)) for a, b, n in each]
+        pairs = list(zip(self._owners(k - 1, before), after, strict=True))
+        zone = self.instance.cluster.zone_of_group
+        legs = [(zone[source.group], zone[target.group]) for source, target in pairs]
+        lanes = Counter(leg for leg in legs if leg[0] != leg[1])  # that go from zone to zone so
+        dp, width = self.config.dp, self.config.dp if self.apart else self.width
+        crossing = (min(lanes[leg] * width, dp) for leg in legs)
+        return [self._transfer_ns(k, *pair, n) for pair, n in zip(pairs, crossing, strict=True)]
 
     def _send_ns(self, k: int, source: Spot, target: Spot, crossing: int) -> list[int]:
         """[K] messages between stages k - 1 and k on these nodes, so many between their zones."""
@@ -301,7 +302,9 @@ class LaneGraph(OrderGraph):
         sizes = {self.sizes[j] for j in tables.used}
         self.unlike = self.number > 1 and sizes != {self.width}
         if apart:  # weighs the stages in every zone too: every lane has as many there as all stages
-            groups, zones = self.instance.cluster.groups, zone_slots(tables)
+            groups, zones = self.instance.cluster.groups, Counter[str | None]()
+            for j in tables.used:
+                zones[groups[j].zone] += self.config.nodes_used[j] * self.sizes[j]
             stages = [size // self.config.dp if self.number == 1 else 1 for size in self.sizes]
             in_zones = [
                 (*weights_of, *(count * (group.zone == zone) for zone in zones))

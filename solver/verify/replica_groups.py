@@ -48,7 +48,6 @@ from solver.verify.partition import Dealing, Nodes, best_deal, deal
 from solver.verify.path_lengths import Remaining
 from solver.verify.refutation import Allowed, Refutation
 from solver.verify.stages import Stages
-from solver.verify.zone_links import keeps_stages_apart
 
 #: With more kinds of lanes these are not dealt out.
 MOST_KINDS = 48
@@ -101,7 +100,7 @@ class Lanes:
     ) -> None:
         self.prover, self.config, self.clock = prover, config, clock or Deadline(None)
         self.below_ns = below_ns
-        self.apart = keeps_stages_apart(prover, config, below_ns)
+        self.apart = prover.keeps_stages_apart(config, below_ns)
         self.tables = prover.tables(config)
         sizes = self.tables.slots_per_node
         used = {sizes[j] for j in self.tables.used}
