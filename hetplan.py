@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from solver.document import PlanDocument
     from solver.files import Envelope
     from solver.fleet_document import FleetDocument
+    from solver.fleets.designs import TemplatesDocument
     from solver.fleets.distribution import Distribution
-    from solver.fleets.template_document import TemplatesDocument
     from solver.front_document import FrontDocument
     from solver.lengths_document import LengthsDocument
     from solver.measure.corrected import Corrected
@@ -764,9 +764,8 @@ def templates(
 ) -> Templates:
     """The best pipeline of every size, so that `faults` failures leave training on all sizes."""
     from formulations.node_sharing import NodeSplit
-    from solver.fleets.designs import generator_for
+    from solver.fleets.designs import generator_for, templates_document
     from solver.fleets.fleet import start_fleet
-    from solver.fleets.template_document import templates_document
     from solver.study.store import study_at
     from solver.templates.generate import TemplateOptions
 

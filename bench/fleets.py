@@ -23,11 +23,10 @@ from formulations.models.milp import Milp
 from formulations.pipelines import Instantiation, InstantiationProblem
 from solver.backends import highs
 from solver.fleet_document import FleetDocument
-from solver.fleets.designs import generator_for
+from solver.fleets.designs import generator_for, templates_document
 from solver.fleets.fleet import next_fleet, start_fleet
 from solver.fleets.recovery import Horizon
 from solver.fleets.step_times import kinds_of
-from solver.fleets.template_document import templates_document
 from solver.options import SolveOptions
 from solver.templates.generate import TemplateOptions
 from solver.verify import verify_fleet

@@ -16,7 +16,6 @@ from dataclasses import dataclass, fields
 from typing import Any, NamedTuple
 
 from formulations.errors import InstanceError
-from formulations.instance.counted import CountedModel
 from formulations.instance.huggingface import (
     CAUSAL_NAMES,
     foreign_fields,
@@ -28,7 +27,7 @@ from formulations.instance.huggingface import (
 )
 from formulations.instance.parts import Part, memory_kernels, product
 from formulations.instance.record import shown
-from formulations.instance.transformer import Architecture
+from formulations.instance.transformer import Architecture, CountedModel
 from formulations.units import ceil_div
 
 # What classes outside of this project raise for configs that they cannot build.

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from formulations.fleet import Template
     from solver.fleet_document import FleetDocument
-    from solver.fleets.template_document import TemplatesDocument
+    from solver.fleets.designs import TemplatesDocument
     from solver.templates.generate import TemplateEntry
 
 #: Exit code where some size has no template within the limit.
@@ -80,9 +80,8 @@ def templates_command(
     from formulations.instance.load import load_instance
     from formulations.space.fleets import check_fleets
     from solver.files import to_json
-    from solver.fleets.designs import generator_for
+    from solver.fleets.designs import generator_for, templates_document
     from solver.fleets.fleet import start_fleet
-    from solver.fleets.template_document import templates_document
     from solver.study.store import study_at
     from solver.templates.generate import TemplateOptions
 

@@ -12,7 +12,7 @@ from formulations.instance.documents import csv_rows, read_text
 from formulations.plan import Plan
 from solver.evaluate import megatron_run, torchtitan_run
 from solver.evaluate.launched import run_of_degrees
-from solver.evaluate.megatron_flags import read_flags
+from solver.evaluate.megatron_run import read_flags
 from solver.evaluate.run_plan import Planned, planned
 from solver.export.job import APART, Job, host_names, name_clash
 from solver.export.launcher import HOSTS, RANKS

@@ -7,9 +7,8 @@ from solver.verify.cascade import Effort
 from solver.verify.findings import Verification, instance_differences
 from solver.verify.fleet_file import verify_fleet
 from solver.verify.front_file import verify_front
-from solver.verify.lengths_file import verify_lengths
+from solver.verify.lengths_file import verify_lengths, verify_switch
 from solver.verify.plan_file import verify_document
-from solver.verify.switch_file import verify_switch
 
 __all__ = [
     "Effort",

@@ -30,8 +30,7 @@ from solver.result import longest_step_ns
 from solver.verify.bounds import ANY_TIME_NS, Prover
 from solver.verify.cascade import Claim, Effort, Verdict
 from solver.verify.findings import NOISE, Findings, Verification, verification
-from solver.verify.log import settle_claims
-from solver.verify.plan_file import verify_document
+from solver.verify.plan_file import settle_claims, verify_document
 
 Figures = tuple[float, ...]  #: what clusters are compared by, the less the better
 

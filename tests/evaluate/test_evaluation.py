@@ -4,8 +4,7 @@ import pytest
 
 from solver.comparison import Evaluation
 from solver.evaluate.evaluation import compared, predicted
-from solver.evaluate.megatron_flags import read_flags
-from solver.evaluate.megatron_run import launched
+from solver.evaluate.megatron_run import launched, read_flags
 from solver.evaluate.read import read_run
 from solver.evaluate.run_plan import Planned, planned
 from solver.options import SolveOptions

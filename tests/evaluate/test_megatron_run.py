@@ -8,9 +8,8 @@ import pytest
 from formulations.errors import PlanError
 from formulations.instance import Instance
 from formulations.instance.load import parse_instance
-from solver.evaluate.launched import Launched
-from solver.evaluate.megatron_flags import Flag, read_flags
-from solver.evaluate.megatron_run import launched
+from solver.evaluate.launched import Launched, Settings
+from solver.evaluate.megatron_run import Flag, launched, read_flags
 from solver.evaluate.run_plan import planned
 from solver.export.job import Job
 from tests.conftest import text_of
@@ -100,3 +99,36 @@ def test_sharing_that_does_not_fit(text: str, message: str) -> None:
         planned(instance, read(words, instance), order)
     whole = planned(PLACES["twelve"][0], read(f"{TP} 3 {PP} 4", PLACES["twelve"][0]), (0,))
     assert whole.config.widest_tp == 3
+
+
+def flags_of(text: str) -> Settings:
+    return read_flags(text, "a.txt")
+
+
+def test_flags_stand_as_on_a_command_line() -> None:
+    """Several a line, with =, over the end of a line, with remarks; lines are told."""
+    flags = flags_of(
+        "--bf16 --seq-length=128  # a remark\n--recompute-modules core_attn \\\n  mlp\n"
+    )
+    assert flags.number(Flag.LENGTH, 1) == 128
+    assert flags.has(Flag.BF16)
+    assert flags.stated[Flag.MODULES].values == ("core_attn", "mlp")
+    assert (flags.place(Flag.LENGTH), flags.place(Flag.MODULES)) == ("a.txt:1", "a.txt:2")
+    assert (flags.place(Flag.TP), flags.number(Flag.TP, 3)) == ("a.txt", 3)
+    assert (flags.optional(Flag.TP), flags.optional(Flag.LENGTH)) == (None, 128)
+    assert str(flags.error(Flag.PP, "2", ", alone")) == f"a.txt: no {Flag.PP}, alone; allowed: 2"
+
+
+def test_flags_of_the_model_are_left_alone() -> None:
+    text = text_of("flags_left_alone.txt")
+    assert flags_of(text).stated == {}
+
+
+test_flags_refused = check_refusals("flags", lambda text: flags_of(text).number(Flag.TP, 1))
+
+
+def test_flags_that_exclude_each_other() -> None:
+    flags = flags_of("--bf16\n--fp16")
+    flags.exclude(Flag.BF16, Flag.SEQUENCE)
+    with pytest.raises(PlanError, match=r"^a\.txt:2: --fp16, beside --bf16 \(a\.txt:1\); allowed"):
+        flags.exclude(Flag.BF16, Flag.FP16)

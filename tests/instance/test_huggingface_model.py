@@ -8,9 +8,9 @@ import json
 import pytest
 
 from formulations.errors import InstanceError
-from formulations.instance.counted import CountedModel
 from formulations.instance.huggingface import model_types, sizes_from_config, spelling_of
 from formulations.instance.huggingface_model import architecture_from_config, counted_from_config
+from formulations.instance.transformer import CountedModel
 from tests import architectures
 from tests.architectures import CONFIGS, build
 from tests.instance.test_huggingface import workload_of

@@ -11,7 +11,7 @@ from formulations.instance import Instance
 from formulations.instance.load import parse_instance
 from formulations.node_sharing import NodeSplit
 from formulations.units import seconds
-from solver.fleets.template_document import TemplatesDocument, templates_document
+from solver.fleets.designs import TemplatesDocument, templates_document
 from solver.graph.gpu_graph import Counts
 from solver.interrupt import Stop
 from solver.result import Status

@@ -8,9 +8,9 @@ from formulations.instance import Instance
 from formulations.node_sharing import NodeSplit
 from solver.files import sealed
 from solver.fleet_document import FleetDocument, TemplateClaims
+from solver.fleets.designs import templates_document
 from solver.fleets.fleet import next_fleet, start_fleet
 from solver.fleets.recovery import Horizon
-from solver.fleets.template_document import templates_document
 from solver.graph.gpu_graph import Counts
 from solver.interrupt import Deadline
 from solver.templates.generate import TemplateGenerator, TemplateOptions
