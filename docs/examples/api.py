@@ -19,6 +19,6 @@ for row in front.rows()[:3]:  # to_frame() for pandas
 
 times = [line for line in hetplan.diff(plan, today.solution).splitlines() if " time" in line]
 print(*times, sep="\n")
-files = hetplan.export(plan, "deepspeed")
+files = hetplan.export(plan, "deepspeed", own_model=True)
 print(sorted(files))
 hetplan.report(plan, "report.html")

@@ -18,6 +18,7 @@ count, as the library leaves them out; so are expert balancing terms, which no g
 
 import re
 from collections.abc import Collection, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
@@ -26,7 +27,7 @@ from pydantic import ValidationError
 
 from formulations.errors import InstanceError
 from formulations.instance.documents import resource
-from formulations.instance.record import shown
+from formulations.instance.record import Record, shown
 from formulations.instance.sizes import TransformerSizes
 from formulations.instance.validation import found_and_allowed
 
@@ -192,6 +193,11 @@ def _validated(values: Mapping[str, object], reader: ConfigReader) -> Transforme
 
 
 _CONSTANT = ("norm", "scores")  #: sizes of which the table has the value
+#: Sizes that nothing is counted by where they are null.
+_NOT_COUNTED = (
+    *("ffn_size", "activation", "norm_epsilon", "rotary_base", "rotary_share", "rotary_scaling"),
+    *("scores", "normalized", "scale", "groups", "groups_per_token"),
+)
 _OR_NULL = " or null"  #: behind a field that may be
 #: Fields that stand alone or among what else is said of rotary positions.
 _ROTARY = ("rope_theta", "partial_rotary_factor")
@@ -218,6 +224,61 @@ def _values(reader: ConfigReader, sizes: Mapping[str, Any]) -> dict[str, Any]:
             if values[name] is None and key == source:
                 raise reader.refuse(key, "what is not null")
     return values
+
+
+def config_from_sizes(sizes: TransformerSizes) -> dict[str, object] | None:
+    """A config.json that reads as these sizes; None where no type of decoders has them.
+
+    Of the first type in the table that fits; what is not known has its defaults.
+    """
+    if sizes.moe is None or sizes.moe.dense_first_layers:
+        sizes = sizes.but(ffn_size=sizes.dense_ffn_size)
+    for name, table in model_types().items():
+        written = {"model_type": name, **_written(sizes, table)}
+        with suppress(InstanceError):
+            if not table.architectures and _states(sizes_from_config(written, name), sizes):
+                return written
+    return None
+
+
+def _written(sizes: TransformerSizes, table: ModelType) -> dict[str, object]:
+    """The fields of a type that state sizes; `_values` reads them."""
+    fields: dict[str, object] = {}
+
+    def add(record: Record | None, sources: Mapping[str, Any]) -> None:
+        for name, source in sources.items():
+            value = getattr(record, name, None)
+            if isinstance(source, dict):
+                add(value, source)
+            elif isinstance(source, list):
+                fields.update({} if value else dict.fromkeys(source, 0.0))
+            elif isinstance(source, str) and name not in (*_CONSTANT, "window"):
+                key = source.removesuffix(_OR_NULL)
+                if value is not None or (key != source and name not in _NOT_COUNTED):
+                    fields[key] = value
+
+    add(sizes, table.sizes)
+    window = sizes.window
+    if "sliding_window" in table.defaults:
+        fields["sliding_window"] = window and window.tokens
+    if "use_sliding_window" in table.defaults:
+        fields["use_sliding_window"] = window is not None
+    if window is not None and "layer_types" in table.defaults:
+        kinds = [_ATTENTION_KINDS[window.covers(block)] for block in range(sizes.layers)]
+        fields["layer_types"] = kinds
+    return fields
+
+
+def _states(read: Record, stated: Record) -> bool:
+    """Whether a record says all that another one does."""
+    for name, value in stated:
+        counterpart = getattr(read, name)
+        if isinstance(value, Record) and isinstance(counterpart, Record):
+            if not _states(counterpart, value):
+                return False
+        elif counterpart != value and not (value is None and name in _NOT_COUNTED):
+            return False
+    return True
 
 
 def reader_of(config: Mapping[str, object], where: str) -> ConfigReader:

@@ -5,6 +5,9 @@ Ranks are as in the plan: tensor fastest, then data.
 
 from typing import Any
 
+from formulations.errors import Fault
+from solver.export import huggingface
+from solver.export.huggingface import TRAINING, model_files
 from solver.export.job import IMPORTABLE, Job, template
 from solver.export.launcher import launcher_files
 
@@ -16,7 +19,18 @@ _PRECISIONS = {"bf16": "bf16", "fp16": "fp16", "fp8": "fp8", "fp32": "no", "tf32
 def files(job: Job) -> dict[str, str]:
     """All files of the export, by name."""
     text = template(MODULE).format(title=job.title, **settings(job))
-    return {MODULE: text, **launcher_files(job, "SCRIPT [ARGUMENTS]", '"$@"', IMPORTABLE)}
+    model = model_files(job, "accelerate_training.py")
+    start = TRAINING * bool(model)
+    launcher = launcher_files(job, "SCRIPT [ARGUMENTS]", '"$@"', IMPORTABLE, start=start)
+    return {MODULE: text, **model, **launcher}
+
+
+def model_faults(job: Job) -> list[Fault]:
+    """Of models that are written here, none is split over tensor groups."""
+    split = "tensor_parallel: {} is not for Accelerate, which splits models of checkpoints alone"
+    allowed = "--own-model, and a model of yours"
+    several = job.tp > 1 and job.instance.workload.sizes is not None
+    return [*huggingface.model_faults(job), *[Fault(split.format(job.tp), allowed)] * several]
 
 
 def settings(job: Job) -> dict[str, Any]:

@@ -14,11 +14,15 @@ from solver.options import ExportTarget
 
 @dataclass(frozen=True)
 class Exporter:
-    """A framework; launcher: whose rules say what it can express, files: by name, of a job."""
+    """A framework; launcher: whose rules say what it can express, files: by name, of a job.
+
+    builds: what it cannot build of a job's model, beside those rules.
+    """
 
     name: str
     launcher: str
     files: Callable[[Job], dict[str, str]]
+    builds: Callable[[Job], list[Fault]] = lambda job: []
 
     def faults(self, job: Job) -> list[Fault]:
         """What it cannot express, of a plan whose ranks lie host by host, as `verify` has it."""
@@ -26,6 +30,7 @@ class Exporter:
         return [
             *obstacles(job.instance, job.plan, self.launcher),
             *model_obstacles(job.instance, self.launcher),
+            *self.builds(job),
             *([Fault(clash, f"{APART}, and solve again")] if clash else []),
         ]
 
@@ -35,8 +40,8 @@ EXPORTERS: dict[ExportTarget, Exporter] = {
     "megatron-bridge": Exporter("Megatron-Bridge", "megatron", megatron_bridge.files),
     "flagscale": Exporter("FlagScale", "flagscale", flagscale.files),
     "torchtitan": Exporter("torchtitan", "torchtitan", torchtitan.files),
-    "deepspeed": Exporter("DeepSpeed", "deepspeed", deepspeed.files),
-    "accelerate": Exporter("Accelerate", "accelerate", accelerate.files),
+    "deepspeed": Exporter("DeepSpeed", "deepspeed", deepspeed.files, deepspeed.model_faults),
+    "accelerate": Exporter("Accelerate", "accelerate", accelerate.files, accelerate.model_faults),
 }
 
 

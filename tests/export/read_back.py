@@ -129,7 +129,8 @@ def flagscale(texts: Mapping[str, str], job: Job) -> Read:
 def deepspeed(texts: Mapping[str, str], job: Job) -> Read:
     told = json.loads(texts["ds_config.json"])
     micro, copies = told["train_micro_batch_size_per_gpu"], told["gradient_accumulation_steps"]
-    total, tp = told["train_batch_size"], told.get("tensor_parallel", {"autotp_size": 1})
+    total = told.get("train_batch_size", job.instance.workload.global_batch)
+    tp = told.get("tensor_parallel", {"autotp_size": 1})
     parts, pp, dp = [0, job.num_blocks + 2], 1, total // (micro * copies)
     if "planned_pipeline.py" in texts:
         module = settings(texts["planned_pipeline.py"])

@@ -62,6 +62,7 @@ MTP = f"{UNTIED.removesuffix('}, sequence_length: 1024')}, mtp_layers: 1}}, sequ
 ALONE = "target: any, embedding_only_stages: true"
 JOBS: dict[str, Job] = {
     "uneven": UNEVEN,
+    "gpt2": job_of(zero=3, **ONE_STAGE),
     "llama": job_of(workload="catalogue: llama3-8b, sequence_length: 512", cuts=(0, 9, 18, 24, 34)),
     "chunks": CHUNKS,
     "groups": GROUPED,
@@ -111,15 +112,15 @@ STORED: dict[ExportTarget, str] = {
     ),
     "flagscale": "uneven whole_experts no_zero two_meshes mixed_stage unlike stage_by_stage",
     "torchtitan": "llama uneven chunks zero_bubble sharded whole_experts fp32 no_zero recomputing",
-    "deepspeed": "uneven sharded recomputing one_replica pairs",
-    "accelerate": "sharded replicated",
+    "deepspeed": "llama gpt2 uneven sharded recomputing one_replica pairs",
+    "accelerate": "gpt2 sharded replicated",
 }
 
 
 def export(target: ExportTarget, name: str) -> str:
     """The files of an export, one behind the other; what is written in Python compiles."""
     exporter, job = EXPORTERS[target], JOBS[name]
-    if model_obstacles(job.instance, exporter.launcher):
+    if exporter.builds(job) or model_obstacles(job.instance, exporter.launcher):
         job = job.with_own_model
     assert [fault.found for fault in exporter.faults(job)] == []
     texts = exporter.files(job)

@@ -5,11 +5,12 @@ import json
 import pytest
 
 from formulations.errors import InstanceError
-from formulations.instance.huggingface import model_types, sizes_from_config
+from formulations.instance.catalogue import workload_catalogue
+from formulations.instance.huggingface import config_from_sizes, model_types, sizes_from_config
 from formulations.instance.huggingface_model import maximum_positions
 from formulations.instance.workload import Workload
 from tests.architectures import CONFIGS, PUBLISHED, build, config_of
-from tests.recorded import Cases, digest, recorded
+from tests.recorded import Cases, as_recorded, digest, recorded
 
 #: With a config.json.
 COUNTS = {name: n for name, n in PUBLISHED.items() if (CONFIGS / f"{name}.json").exists()}
@@ -62,6 +63,18 @@ def test_sizes_are_the_recorded_ones() -> Cases:
     for name, config in all_configs().items():
         sizes = sizes_from_config(config, "c")
         yield name, [digest(sizes), maximum_positions(config, "c")]
+
+
+def test_configs_are_written_from_sizes_of_decoders() -> None:
+    """Of the first type that fits, whose sizes are read as these."""
+    types = {}
+    for name, entry in workload_catalogue().items():
+        written = config_from_sizes(entry.sizes)
+        types[name] = written and [written["model_type"], digest(written)]
+    for name, config in all_configs().items():
+        written = config_from_sizes(sizes_from_config(config, "c"))
+        assert (written is None) == (config["model_type"] in ("bert", "t5")), name
+    as_recorded("written_configs", types)
 
 
 def test_bug_bert_was_its_base_model_whatever_the_config_names() -> None:

@@ -1,8 +1,9 @@
 """Exported jobs of a tiny model train by their command, three steps on CPU processes (gloo).
 
-Layers lie on ranks as planned, and losses are those of one process. What of torchtitan asks for a
-GPU is replaced by `ON_CPU`. What Gloo cannot do stays untried: `all_to_all_single` of unequal parts
-(shared experts), and the gathering of tensors that are not contiguous (tensor groups).
+Layers lie on ranks as planned, and losses are those of one process. What asks for a GPU is replaced
+by files of `sitecustomize`. Untried is what CPUs cannot do: of torchtitan with Gloo
+`all_to_all_single` of unequal parts (shared experts) and gathering of what is not contiguous
+(tensor groups); of Accelerate `ParallelismConfig`, which refuses MULTI_CPU (sharded parameters).
 """
 
 import os
@@ -34,7 +35,7 @@ TINY = (
 
 def tiny(**plan: Any) -> Job:
     """On four GPUs of a node: the cluster's A100."""
-    instance = instance_of(TINY)
+    instance = instance_of(TINY, "target: any, sequence_parallel: false")
     return Job(instance, plan_of(instance, nodes_used=(1, 0), order=(0,), **plan))
 
 
@@ -46,7 +47,11 @@ CASES = {
     ),
     "two replicas": tiny(pp=2, dp=2, cuts=(0, 3, 8), shares=(4, 4), zero=1),
 }
-ON_CPU = """
+#: Of one stage.
+SPLIT = tiny(pp=1, dp=2, cuts=(0, 8), shares=(4, 4), zero=3)
+COPIED = tiny(pp=1, dp=2, cuts=(0, 8), shares=(4, 4), zero=0)
+IN_PAIRS = tiny(pp=1, dp=1, tp=2, cuts=(0, 8), shares=(8,), zero=0)
+TORCHTITAN_ON_CPU = """
 import types
 import torch, torch._utils
 import torch.distributed.fsdp._fully_shard._fsdp_collectives as fsdp
@@ -60,6 +65,20 @@ torch.cpu.empty_cache = torch.cpu.reset_peak_memory_stats = lambda: None
 factors = fsdp._get_gradient_divide_factors  # Gloo has no PREMUL_SUM
 fsdp._get_gradient_divide_factors = lambda *options: factors(*options[:5], True)
 """
+#: Without a kernel that is compiled for minutes, and from weights that depend on shapes alone.
+DEEPSPEED_ON_CPU = """
+import sys
+import deepspeed, torch
+
+sys.modules["deepspeed.comm.torch"].build_shm_op = lambda: None
+
+def drawn(weight, mean=0.0, std=1.0, generator=None):
+    with torch.no_grad():
+        places = torch.arange(weight.numel(), device=weight.device)
+        return weight.copy_(std * torch.cos(places**2).view(weight.shape))
+
+torch.Tensor.normal_ = drawn
+"""
 
 
 def started(target: ExportTarget, job: Job, folder: Path, *arguments: str) -> str:
@@ -68,13 +87,15 @@ def started(target: ExportTarget, job: Job, folder: Path, *arguments: str) -> st
     for name, text in exported(job.instance, job.plan, target, "plan.json").items():
         (folder / name).write_text(text)
     (command,) = re.findall(r"^bash torchrun.sh HOST .*$", (folder / "README.md").read_text(), re.M)
-    (folder / "sitecustomize.py").write_text(ON_CPU if target == "torchtitan" else "")
+    on_cpu = TORCHTITAN_ON_CPU if target == "torchtitan" else DEEPSPEED_ON_CPU
+    (folder / "sitecustomize.py").write_text(on_cpu)
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = str(free.getsockname()[1])
     told = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "OMP_NUM_THREADS": "1"}
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     told |= {"PATH": path, "PYTHONPATH": str(folder), "DS_ACCELERATOR": "cpu"}
+    told["ACCELERATE_USE_CPU"] = "true"
     words = [*command.replace("HOST", "0").split(), *arguments]
     done = subprocess.run(
         words, cwd=folder, env=os.environ | told, capture_output=True, text=True, check=False
@@ -126,3 +147,31 @@ def test_torchtitan_trains_as_one_process(
         k: (k % job.config.pp, [f"layers.{i}" for i in piece.blocks])
         for k, piece in enumerate(job.pieces)
     }
+
+
+@pytest.fixture(scope="module")
+def single(tmp_path_factory: pytest.TempPathFactory) -> list[float]:
+    """Losses of one process of DeepSpeed, which trains the library's own model."""
+    needed("deepspeed.pipe")
+    needed("transformers")
+    folder = tmp_path_factory.mktemp("single") / "job"
+    return losses(started("deepspeed", ALONE, folder, "--steps", "3"))
+
+
+@pytest.mark.parametrize(
+    ("target", "job"),
+    [
+        pytest.param("deepspeed", CASES["uneven"], id="DeepSpeed, uneven"),
+        pytest.param("deepspeed", CASES["two replicas"], id="DeepSpeed, two replicas"),
+        pytest.param("deepspeed", SPLIT, id="DeepSpeed, ZeRO 3"),
+        pytest.param("deepspeed", IN_PAIRS, id="DeepSpeed, tensor groups"),
+        pytest.param("accelerate", COPIED, id="Accelerate"),
+    ],
+)
+def test_bug_deepspeed_ended_jobs_in_tensor_groups_at_start(
+    target: ExportTarget, job: Job, tmp_path: Path, single: list[float]
+) -> None:
+    """It counts all ranks into `train_batch_size`; all train as one process does."""
+    printed = started(target, job, tmp_path / "job", "--steps", "3")
+    assert losses(printed) == pytest.approx(single, abs=1e-4)
+    assert len(single) == 3
