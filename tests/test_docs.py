@@ -14,12 +14,15 @@ from formulations.instance.load import InstanceFile, load_instance
 from solver.cli.kinds import KINDS, Kind
 from tests.docs_pages import DOCS, pages, replayed, stable
 
-#: That with eight searches, by calls that README.md shows too, is slow.
-SLOW = pytest.param(DOCS / "examples" / "sweep.md", marks=pytest.mark.slow)
-PAGES = [page for page in pages(DOCS) if page.stem != "sweep"]
+#: Pages whose searches take long, and print what those of other pages do.
+SLOW = ("sweep", "experts", "lab")
+PAGES = [
+    pytest.param(page, marks=[pytest.mark.slow] * (page.stem in SLOW), id=page.stem)
+    for page in pages(DOCS)
+]
 
 
-@pytest.mark.parametrize("page", [*PAGES, SLOW], ids=lambda page: page.stem)
+@pytest.mark.parametrize("page", PAGES)
 def test_consoles_print_what_pages_show(page: Path) -> None:
     """Every line but those that tell times; `python -m tests.docs_pages` writes them anew."""
     assert stable(page.read_text("utf-8")) == stable(replayed(page))

@@ -59,7 +59,7 @@ def check(costs: CostTables, best: int) -> None:
 
 @pytest.mark.parametrize("schedule", WITH_NEW)
 @pytest.mark.parametrize("zones", [False, True])
-@each_of(range(160), 40)
+@each_of(range(160), 80)
 def test_bounds_never_exceed_the_optimum(
     schedule: ScheduleName | None, zones: bool, seed: int
 ) -> None:

@@ -75,7 +75,7 @@ def first_fleet(instance: Instance) -> FleetDocument | None:
 
 # 6: one node of the larger type holds the model, two of any do. 9, 15, 116: the share of a step
 # leaves room that all of it does not.
-@pytest.mark.parametrize("seed", [6, 9, 15, 116, *one_each(range(60), 30)])
+@pytest.mark.parametrize("seed", [6, 9, 15, 116, *one_each(range(60), 60)])
 def test_bug_there_is_a_fleet_until_no_template_holds_a_step(seed: int) -> None:
     """Nodes are lost one by one; once there is no fleet, no template of all fits what is left."""
     instance = enlarged(seed)
@@ -135,7 +135,7 @@ def test_bug_an_interrupt_ends_all_searches(monkeypatch: pytest.MonkeyPatch) -> 
 
 @recorded("designs")
 def test_sizes_and_templates_are_the_recorded_ones() -> Cases:
-    for seed in (4, 9, 10, 29, 116):
+    for seed in (4, 10, 116):
         generator = generator_for(enlarged(seed), TemplateOptions(), 1)
         sizes = fleet_sizes(generator, 1)
         entries = fleet_templates(generator, sizes)

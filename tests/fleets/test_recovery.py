@@ -68,7 +68,7 @@ class Case:
         return after
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=6, deadline=None)
 @given(st.data())
 def test_any_sequence_of_failures_yields_a_plan(data: st.DataObject) -> None:
     """Nodes are lost and join one by one, down to the smallest template: there always is a fleet.

@@ -18,7 +18,7 @@ from tests.seeds import few_and_many
 from tests.small_instances import random_instance
 
 
-@pytest.mark.parametrize("seeds", few_and_many(range(40), 8))
+@pytest.mark.parametrize("seeds", few_and_many(range(40), 20))
 def test_plans_fit_get_better_and_nearly_all_tiny_instances_are_solved(
     seeds: Sequence[int],
 ) -> None:

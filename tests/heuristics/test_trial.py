@@ -23,7 +23,7 @@ def trials(tables: CostTables) -> Iterator[OrderTrial]:
 
 
 @pytest.mark.parametrize("schedule", WITH_NEW)
-@pytest.mark.parametrize("seed", one_each(range(18), 3))
+@pytest.mark.parametrize("seed", one_each(range(18), 9))
 def test_judged_times_are_simulated_and_paths_bound_them(
     seed: int, schedule: ScheduleName | None
 ) -> None:

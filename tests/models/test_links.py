@@ -13,7 +13,7 @@ from tests.twins import TWINS, Twin, check_sizes
 
 
 @pytest.mark.parametrize("twin", TWINS, ids=lambda twin: twin.name)
-@pytest.mark.parametrize("seed", one_each(range(16), 8))
+@pytest.mark.parametrize("seed", one_each(range(16), 16))
 def test_costs_of_orders_over_many_zones(twin: Twin, seed: int) -> None:
     """So do they for six nodes in up to four zones, where rings of different zones share links."""
     tables = wide_zones(seed)

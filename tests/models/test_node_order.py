@@ -14,7 +14,7 @@ from tests.random_configs import random_tables
 from tests.seeds import few_and_many
 from tests.twins import TWINS, Twin, all_solutions, check_sizes, fix, least_values
 
-SEEDS = few_and_many(range(120), 24)
+SEEDS = few_and_many(range(120), 40)
 
 
 def mixed(seeds: Sequence[int]) -> list[CostTables]:

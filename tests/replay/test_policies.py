@@ -65,7 +65,7 @@ def of_nodes(instance: Instance) -> frozenset[str]:
     return frozenset(instance.cluster.node_names)
 
 
-@pytest.mark.parametrize("seed", [0, 1, 2, 3, 4, 6])
+@pytest.mark.parametrize("seed", [0, 2, 4])
 def test_bug_fleets_of_a_replay_are_those_of_templates(seed: int) -> None:
     """Of the same designs, stepping as the file says: the exchange was once counted twice.
 
@@ -142,16 +142,16 @@ def test_configurations_of_all_policies_are_the_recorded_ones() -> Cases:
         for seed in (0, 4):
             instance = fleet_instance(seed)
             trace = Trace(instance.cluster.node_names, (Event(10**9, "fast-0", "fail"),), 10**10)
-            for pause_ns, horizon_ns in ((None, None), (7, 10**6)):
-                options = PolicyOptions(pause_ns=pause_ns, horizon_ns=horizon_ns)
-                policies = InstancePolicies(instance, options, None)
-                policy, names = policies.of(name, trace), of_nodes(instance)
-                now, told = None, []
-                for ready in (names, names - {"fast-0"}):
-                    now = policy.reconfigure(now, ready)
-                    told.append(now and [sorted(now.nodes), now.step_ns, now.pause_ns])
-                rest = [policies.summary, policy.samples_per_step, *policy.sources]
-                yield f"{name} {seed} {pause_ns}", [*told, *rest]
+            pause_ns, horizon_ns = (7, 10**6) if seed else (None, None)
+            options = PolicyOptions(pause_ns=pause_ns, horizon_ns=horizon_ns)
+            policies = InstancePolicies(instance, options, None)
+            policy, names = policies.of(name, trace), of_nodes(instance)
+            now, told = None, []
+            for ready in (names, names - {"fast-0"}):
+                now = policy.reconfigure(now, ready)
+                told.append(now and [sorted(now.nodes), now.step_ns, now.pause_ns])
+            rest = [policies.summary, policy.samples_per_step, *policy.sources]
+            yield f"{name} {seed} {pause_ns}", [*told, *rest]
         for billions in (0.1, 0.35, 2.6, 9):
             pause_ns, rules, source = recovery_of_size(name, int(billions * 1e9), "background")
             saved = rules.checkpoints and [rules.checkpoints.every_steps, rules.checkpoints.time_ns]

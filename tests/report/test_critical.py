@@ -13,7 +13,7 @@ from tests.hand_made import document_of, results
 from tests.seeds import few_and_many
 
 
-@pytest.mark.parametrize("seeds", few_and_many(range(25), 8))
+@pytest.mark.parametrize("seeds", few_and_many(range(25), 13))
 def test_shares_and_gains_keep_within_the_step(seeds: Sequence[int]) -> None:
     """Nothing of the step is unexplained; 10 % off a kind of work saves at most 10 %."""
     for document in (*map(document_of, results(seeds)), CASES["split_backward"]()):

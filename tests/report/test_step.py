@@ -29,7 +29,7 @@ def test_timelines_of_small_plans(name: str) -> None:
     assert drawn(text_timeline(document, simulate_step(costs_of(document)))) in stored(name)
 
 
-@pytest.mark.parametrize("seeds", few_and_many(range(12), 6))
+@pytest.mark.parametrize("seeds", few_and_many(range(12), 12))
 def test_rows_hold_every_operation_of_their_replicas(seeds: Sequence[int]) -> None:
     for result in results(seeds):
         document = document_of(result)

@@ -38,7 +38,7 @@ TOO_SMALL: list[object] = [
 ]
 
 
-@pytest.mark.parametrize("case", one_each(TOO_SMALL, 4))
+@pytest.mark.parametrize("case", one_each(TOO_SMALL, 6))
 def test_named_changes_are_those_that_give_a_plan(case: tuple[int, float]) -> None:
     """With the memory named there is a plan, with 1/16 GiB less on every GPU there is none.
 
@@ -84,7 +84,7 @@ def test_reasons_and_remedies_are_the_recorded_ones() -> Cases:
         "lists": {"search": {"pipeline_parallel": (7,), "zero": (0,), "recompute": ("none",)}},
         "price": {"limits": {"max_price_usd_per_hour": 0.5}},
     }
-    for seed in range(5):
+    for seed in range(0, 5, 2):
         made = {name: random_instance(seed).but(**fields) for name, fields in changes.items()}
         made["memory"] = with_memory(widened(seed), -0.9).but(search={"zero": (0,)})
         for name, one in made.items():

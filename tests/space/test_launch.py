@@ -106,7 +106,7 @@ def test_who_can_launch_a_plan_is_recorded() -> Cases:
 @recorded("launch")
 def test_zero_stages_and_wider_spaces_are_the_recorded_ones(target: Target) -> Cases:
     """Of drawn instances: who runs all of their plans, and what other targets would add."""
-    for seed in range(12):
+    for seed in range(0, 12, 3):
         instance = random_space(seed, target)
         wide = spread(instance.but(search={"target": "any"}), 20)
         stages = [zero_choices(instance, config) for config in wide]

@@ -135,7 +135,7 @@ def test_every_plan_of_a_target_is_exported_and_read_back(
 
 
 @pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize("seeds", few_and_many(range(60), 15))
+@pytest.mark.parametrize("seeds", few_and_many(range(60), 30))
 def test_a_plan_is_in_the_space_where_its_exporter_takes_it(
     target: Launcher, seeds: Sequence[int]
 ) -> None:

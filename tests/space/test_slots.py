@@ -30,7 +30,7 @@ from tests.stage_degrees import meshed_groups, unlike_configs
 @recorded("slots")
 def test_slots_are_the_recorded_ones(target: Target) -> Cases:
     """Degrees of slots that fill nodes of some GPUs, or of all of them, and places of stages."""
-    for seed in range(10):
+    for seed in range(0, 10, 3):
         instance = random_space(seed, target)
         by_size = {group.gpus_per_node: group for group in instance.cluster.groups}
         groups = [by_size[gpus] for gpus in sorted(by_size)]

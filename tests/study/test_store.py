@@ -55,7 +55,7 @@ def overview(path: Path) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("workers", "kills"), [(1, 1), (2, 1), pytest.param(1, 40, marks=pytest.mark.slow)]
+    ("workers", "kills"), [(2, 1), pytest.param(1, 40, marks=pytest.mark.slow)]
 )
 def test_killed_at_random_moments_loses_one_config_at_most(
     tmp_path: Path, workers: int, kills: int, monkeypatch: pytest.MonkeyPatch

@@ -76,7 +76,7 @@ def test_best_of_all_templates_with_long_optimizers(seed: int, blocking: bool) -
 
 
 # Instances of two node groups, with tied embeddings.
-@pytest.mark.parametrize("seed", one_each((9, 4, 10, 13, 14, 16, 20, 25, 26, 32, 35, 37), 6))
+@pytest.mark.parametrize("seed", one_each((9, 4, 10, 13, 14, 16, 20, 25, 26, 32, 35, 37), 12))
 def test_best_of_all_templates_across_zones(seed: int) -> None:
     """Tied embeddings cross between the zones in templates of both, and in no other."""
     instance = random_instance(seed)

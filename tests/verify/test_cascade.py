@@ -36,14 +36,13 @@ def several() -> PlanDocument:
     return solved_document(crowded_instance(10))
 
 
-@pytest.mark.parametrize("case", one_each(["several", *CASES], 3))
+@pytest.mark.parametrize("case", one_each(["several", *CASES], 5))
 def test_true_claims_are_proved_again(case: str) -> None:
     document = several() if case == "several" else CASES[case]()
     assert verify_document(document).complete
 
 
-@pytest.mark.parametrize("proof", ["work", "milp"])
-def test_false_claim_is_refuted_with_a_plan(proof: str) -> None:
+def test_false_claim_is_refuted_with_a_plan() -> None:
     """1 ns more than the best plan of a config takes: field, claim, and a faster plan are named.
 
     Whatever the config is said to be closed by; what is true is proved all the same.
@@ -55,7 +54,7 @@ def test_false_claim_is_refuted_with_a_plan(proof: str) -> None:
     tables = build_tables(document.instance, document.closed_configs[index].config)
     best, path = brute_force.optimum_ns(tables), f"closed_configs.{index}"
     assert best is not None
-    claim = {f"{path}.bound_ns": best, f"{path}.proof": proof, f"{path}.reason": "bounded"}
+    claim = {f"{path}.bound_ns": best, f"{path}.proof": "work", f"{path}.reason": "bounded"}
     assert not [line for line in verify_document(forged(document, claim)).problems if path in line]
     problems = verify_document(forged(document, claim | {f"{path}.bound_ns": best + 1})).problems
     start = (
@@ -91,7 +90,8 @@ def test_bug_forged_proofs_of_a_slow_plan_exit_0(reason: Reason, proof: Proof) -
 @pytest.mark.parametrize("gap", [-0.1, 1.0, 1e300])
 def test_bug_any_gap_could_be_asked_for(gap: float) -> None:
     """With a requested gap of 1 or more any plan would be called optimal."""
-    problems = verify_document(forged(several(), {"requested_gap": gap})).problems
+    asked = forged(several(), {"requested_gap": gap})
+    problems = verify_document(asked, Effort(prove="nothing")).problems
     assert any(line.startswith("requested_gap: ") for line in problems)
 
 

@@ -22,7 +22,7 @@ from tests.seeds import each_of
 
 @pytest.mark.parametrize("zones", [False, True])
 @pytest.mark.parametrize("few", [1, module.FEW])
-@each_of(range(80), 9)
+@each_of(range(80), 20)
 def test_claims_up_to_the_optimum_are_proved_and_no_others(
     seed: int, zones: bool, few: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -37,7 +37,7 @@ def test_claims_up_to_the_optimum_are_proved_and_no_others(
 
 
 @pytest.mark.parametrize("zones", [False, True])
-@each_of(range(60), 10)
+@each_of(range(60), 20)
 def test_bug_uneven_shares_of_zb_h1_are_tried(seed: int, zones: bool) -> None:
     """With fewer micro-batches it has another order, and there was no opinion."""
     check_claims(
@@ -77,7 +77,7 @@ def test_no_opinion_beyond_the_limits(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("schedule", ["gpipe", "1f1b", "zb-h1"])
-@each_of(range(60), 12)
+@each_of(range(60), 24)
 def test_claims_where_stages_recompute_in_part(seed: int, schedule: str) -> None:
     """Where memory decides what is recomputed, a claim 1 ns above the optimum is refuted."""
     tables = random_configs.cramped_tables(seed, schedule)
@@ -88,7 +88,7 @@ def test_claims_where_stages_recompute_in_part(seed: int, schedule: str) -> None
 @recorded("verify_exhaust")
 def test_outcomes_are_as_recorded(schedule: ScheduleName | None) -> Cases:
     """Whether plans were tried, and which plan refutes a claim above the best step."""
-    for seed in range(0, 80, 16):
+    for seed in range(0, 80, 32):
         tables, best = (
             random_configs.random_tables(seed, False, schedule),
             random_configs.random_optimum_ns(seed, False, schedule),

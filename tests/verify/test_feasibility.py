@@ -29,7 +29,7 @@ def per_stage() -> PlanDocument:
 
 
 PLANS: dict[str, Callable[[], PlanDocument]] = {
-    **{name: CASES[name] for name in ("pipelined", "idle", "profiled", "shared")},
+    **{name: CASES[name] for name in ("pipelined", "shared")},
     "per stage": per_stage,
     "one chunk": lambda: recomputing(cramped_instance(seed)[0] for seed in range(60)),
     "chunks": lambda: recomputing(one_degree(seed, "interleaved") for seed in range(60)),

@@ -32,7 +32,7 @@ def test_bottleneck_by_hand(second: tuple[str, float, float], bound_ns: int) -> 
 
 
 @pytest.mark.parametrize("zones", [False, True])
-@pytest.mark.parametrize("seeds", few_and_many(range(120), 10))
+@pytest.mark.parametrize("seeds", few_and_many(range(120), 20))
 @recorded("verify_refutation")
 def test_no_plan_is_refuted_with_uneven_shares_or_zones(seeds: Sequence[int], zones: bool) -> Cases:
     """The same for configurations of two types and node sizes, uneven, blocking, or over zones."""
@@ -65,7 +65,7 @@ def test_claims_about_several_chunks_are_the_recorded_ones() -> Cases:
     assert not isinstance(question.stages, ChunkStages)
 
 
-@each_of(range(160), 16)
+@each_of(range(160), 32)
 def test_what_the_search_bounds_is_refuted(seed: int) -> None:
     """The verifier's argument is at least as strong as the configuration bound of the search.
 

@@ -93,7 +93,7 @@ def test_unlike_shares_of_zb_h1_lane_by_lane(seed: int) -> None:
 
 
 @pytest.mark.parametrize("zones", [False, True])
-@pytest.mark.parametrize("seeds", few_and_many(range(120), 30))
+@pytest.mark.parametrize("seeds", few_and_many(range(120), 60))
 @recorded("verify_replica_groups")
 def test_bounds_hold_for_any_config(seeds: Sequence[int], zones: bool) -> Cases:
     """Several GPUs per node, nodes of unlike sizes, links between zones."""
