@@ -1,5 +1,6 @@
 """Plan files small enough to change in every field, which together use all of an instance."""
 
+import json
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache, partial
@@ -15,13 +16,9 @@ from formulations.instance import (
     Link,
     NodeGroup,
     Objective,
-    Profile,
-    ProfileEntry,
     SearchSpace,
     ZoneLink,
 )
-from formulations.instance.machines import Spot
-from formulations.instance.preemption import Preemption
 from formulations.units import GIB
 from solver.document import PlanDocument
 from solver.options import SolveOptions
@@ -115,18 +112,6 @@ def attention(block: Layer) -> dict[str, Any]:
     return flops | {"kernels": 3, "memory_kernels": 2}
 
 
-def experts(block: Layer) -> dict[str, Any]:
-    """Four experts, and attention whose sequences are shared."""
-    return {
-        "expert_parameters": block.sharded_parameters // 2,
-        "expert_flops": block.forward_flops // 2,
-        "expert_all_reduces": 1,
-        "routed_bytes": 4 * 10**6,
-        "key_value_bytes": 6 * 10**6,
-        "query_bytes": 8 * 10**6,
-    }
-
-
 def cheapest(free: Instance) -> Instance:
     """Least training cost within tight limits, with fused attention."""
     objective = Objective(minimize="training_cost", steps=1000)
@@ -140,36 +125,6 @@ def cheapest(free: Instance) -> Instance:
     return free.but(limits=tight | {"memory_headroom": 0.25})
 
 
-def on_spot(made: Instance) -> Instance:
-    """A node on demand, as it would be taken back too often, and one that is there on spot only."""
-    fast, slow = made.cluster.groups
-    often = Spot(price_usd_per_hour=3.0, preemptions_per_hour=90.0)
-    seldom = Spot(price_usd_per_hour=3.0, preemptions_per_hour=0.5, only=True)
-    return made.but(
-        cluster={"groups": (fast.but(spot=often), slow.but(spot=seldom))},
-        objective=Objective(minimize="cost_per_useful_sequence"),
-        preemption=Preemption(restart_s=121, checkpoint_s=15.8),
-    )
-
-
-def profiled(made: Instance) -> Instance:
-    """Measured times at two micro-batch sizes, traffic on top; the slow head is a stage of its own.
-
-    In units of 1 ms per micro-batch forward, the fast GPU first: head 20, the rest 2 (1 + 5 + 5) =
-    22. With one block beside the head: 25 and 12.
-    """
-    entries = tuple(
-        ProfileEntry(
-            kind=kind, gpu=name, tp=2, micro_batch=b, forward_s=b * s, backward_s=3 * b * s
-        )
-        for kind, share in (("embedding", 1.0), ("block", 5.0), ("head", 20.0))
-        for name, s in (("fast", share * 1e-3), ("slow", share * 2e-3))
-        for b in (1, 4)
-    )
-    profile = Profile(source="test", includes_tensor_parallel_traffic=False, entries=entries)
-    return made.but(profile=profile, workload={"global_batch": 16})
-
-
 def zones(made: Instance) -> Instance:
     """One of two stages of two tensor groups fills a node in zone x, the other two nodes in y."""
     fast, slow = made.cluster.groups
@@ -179,43 +134,10 @@ def zones(made: Instance) -> Instance:
     return made.but(cluster=made.cluster.but(groups=groups, zone_link=link))
 
 
-def split_backward(made: Instance) -> Instance:
-    """Measured weight gradients, but for the head.
-
-    That has products without weights, and keeps bytes that no weight gradient needs.
-    """
-    shares = (("embedding", 1e-3, 3e-4), ("block", 5e-3, 4.5e-3), ("head", 4e-3, None))
-    entries = tuple(
-        ProfileEntry(
-            kind=kind, gpu=name, tp=2, micro_batch=1, forward_s=s, backward_s=2 * s, weight_s=late_s
-        )
-        for kind, s, late_s in shares
-        for name in ("fast", "slow")
-    )
-    profile = Profile(source="test", includes_tensor_parallel_traffic=True, entries=entries)
-    *others, head = made.workload.layer_runs
-    released = {
-        "unweighted_flops": 2 * 10**9,
-        "released_replicated_bytes": 2 * 10**6,
-        "released_sharded_bytes": 3 * 10**6,
-    }
-    runs = (*others, head.but(layer=released))
-    return made.but(profile=profile, workload={"layer_runs": runs})
-
-
-def with_experts(made: Instance) -> Instance:
-    return with_blocks(made, experts).but(workload={"experts": 4})
-
-
-def cramped(made: Instance) -> Instance:
-    return made.but(cluster={"groups": (group("fast", 120, 0.3), group("slow", 60, 0.3))})
-
-
 CHANGES: dict[str, Callable[[Instance], Instance]] = {
-    change.__name__: change
-    for change in (cheapest, on_spot, profiled, zones, split_backward, with_experts, cramped)
+    change.__name__: change for change in (cheapest, zones)
 }
-#: Fields of `search` and of `workload`, and how else `instance` is changed.
+#: Fields of `search`, `workload` and all else, or a function that changes `instance`.
 SPACES: dict[str, dict[str, Any]] = yaml.safe_load(text_of("certified.txt"))
 
 
@@ -228,12 +150,23 @@ def stop(fields: dict[str, Any]) -> None:
     fields.update(status="feasible", termination="interrupted", lower_bound_s=bound_s, gap=gap)
 
 
+def merged(value: Any, changes: Any) -> Any:
+    """A value as JSON has it, with others in it; of a list they have the numbers of entries."""
+    if isinstance(value, list) and isinstance(changes, dict):
+        return [merged(entry, changes.get(n, {})) for n, entry in enumerate(value)]
+    if isinstance(value, dict) and isinstance(changes, dict):
+        return value | {name: merged(value.get(name), new) for name, new in changes.items()}
+    return changes
+
+
 @cache
 def certified(name: str) -> PlanDocument:
     fields = SPACES[name]
     made = instance(search=narrow(**fields.get("search", {})))
     made = made.but(workload=fields.get("workload", {}))
-    document = solved_document(CHANGES.get(fields.get("change", ""), Instance.but)(made))
+    made = CHANGES.get(fields.get("change", ""), Instance.but)(made)
+    changed = merged(json.loads(made.model_dump_json()), fields.get("else", {}))
+    document = solved_document(Instance.model_validate_json(json.dumps(changed)))
     return forged(document, stop) if name == "interrupted" else document
 
 

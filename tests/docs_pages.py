@@ -18,8 +18,8 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from tests.command_line import run
+from tests.conftest import ROOT
 
-ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
 CONSOLES = ROOT / "tests" / "data" / "consoles"
 _CONSOLE = re.compile(r"(?<=^```console\n)(.*?)(?=^```$)", re.DOTALL | re.MULTILINE)

@@ -17,6 +17,7 @@ from solver.options import SolveOptions
 from solver.plan_figures import build_document
 from solver.search.driver import solve
 from tests import brute_force
+from tests.conftest import present
 from tests.small_instances import (
     ROOMY,
     gpu,
@@ -159,8 +160,7 @@ def wide_zones(seed: int) -> CostTables:
     groups = tuple(g.but(nodes=3) for g in instance.cluster.groups)
     cluster = instance.cluster.but(groups=groups)
     wide = zoned(instance.but(cluster=cluster, workload={"global_batch": 24}), seed)
-    config = random_config(wide, seed, most_stages=6)
-    assert config is not None
+    config = present(random_config(wide, seed, most_stages=6))
     return build_tables(wide, config)
 
 

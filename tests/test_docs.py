@@ -79,7 +79,6 @@ def test_pages_name_no_machine() -> None:
 
 
 def test_site_builds_strictly(tmp_path: Path) -> None:
-    """No broken link and no page that is left out; needs the extra `docs`."""
     pytest.importorskip("material", reason="the extra docs is not installed")
     build = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir"]
     done = subprocess.run(

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests import recorded
-from tests.conftest import SLOW_S, kill_children
+from tests.conftest import SLOW_S, kill_children, present
 from tests.mutants import mutant, places
 
 # No test holds a run for ever, nor do the processes that it has started.
@@ -20,8 +20,7 @@ def test_children_of_a_process_end_with_theirs() -> None:
     """A shell whose child is killed stops waiting for it."""
     script = "sleep 1000 & echo started; wait $!"
     with subprocess.Popen(["sh", "-c", script], stdout=subprocess.PIPE) as shell:
-        assert shell.stdout is not None
-        shell.stdout.readline()
+        present(shell.stdout).readline()
         kill_children(shell.pid)
         assert shell.wait() == 128 + 9
 

@@ -60,7 +60,6 @@ def test_wheel_holds_exactly_the_packages(wheel: Path) -> None:
 
 
 def test_launcher_runs_from_another_folder(tmp_path: Path) -> None:
-    """`python cli.py` finds the packages beside it, whatever the working folder."""
     assert "solve" in run(sys.executable, ROOT / "cli.py", "--help", cwd=tmp_path)
 
 

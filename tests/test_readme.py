@@ -14,8 +14,8 @@ from formulations.instance.load import load_instance
 from solver.cli import COMMANDS
 from solver.result import Proof
 from tests.command_line import run
+from tests.conftest import ROOT
 
-ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 SET_UP = "python3 -m venv .venv && .venv/bin/pip install -q -e "
 MAIN = SET_UP + ". && .venv/bin/python cli.py solve instances/hetero_small.yaml"
@@ -64,7 +64,6 @@ def test_readme_names_both_commands_once() -> None:
 
 
 def test_page_of_commands_lists_those_of_the_command_line() -> None:
-    """Every command of `cli.py`, no other."""
     page = (ROOT / "docs" / "commands.md").read_text(encoding="utf-8").partition("| exit code")[0]
     assert sorted(re.findall(r"^\| `([\w-]+)", page, re.MULTILINE)) == sorted(COMMANDS)
 

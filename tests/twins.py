@@ -16,6 +16,7 @@ from solver.backends.outcome import Outcome
 from solver.options import SolveOptions
 from solver.result import Status
 from solver.search.paths import first_cuts
+from tests.conftest import present
 from tests.random_configs import random_tables
 from tests.recorded import as_recorded, digest
 
@@ -79,8 +80,7 @@ def least_values(model: Model, terms: Iterable[Term]) -> list[int]:
     model.minimize(total_of(*times))
     outcome = solved(model)
     assert outcome.status is Status.OPTIMAL
-    assert outcome.values is not None
-    solution = model.solution(outcome.values)
+    solution = model.solution(present(outcome.values))
     return [solution.value(time) for time in times]
 
 

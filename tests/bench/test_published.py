@@ -2,12 +2,11 @@
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from bench import pareto
-from bench.fasop import CASES, contradictions, judge, plans, read_plan, read_published, their_space
+from bench.fasop import CASES, contradictions, plans, read_plan, read_published, their_space
 from bench.hotspa import problem, published, table
 from bench.oobleck_templates import oobleck_templates, oobleck_value, stage_times
 from bench.pareto import FASOP_CASE, faults, judged
@@ -24,37 +23,11 @@ from solver.graph.places import PlaceCosts
 from solver.lengths.choose import choose
 from solver.result import Status
 from solver.search.driver import solve
+from tests.conftest import present
 from tests.seeds import one_each
 from tests.small_families import searched
 
 # The comparison with FASOP: its plans as ours, and that none of them is better.
-
-HETERO_SMALL = load_instance(INSTANCES / "hetero_small.yaml")  # a100 is node 0, a10 are 1 to 3
-#: Four stages of four replicas, the A100 node second: the head is on an A10.
-ENTRY: dict[str, Any] = {
-    "placement": ["A10 node", "A100 node", "A10 node", "A10 node"],
-    "tp": 1,
-    "dp": 4,
-    "pp": 4,
-    "mbs": 8,
-    "num_microbatches": 8,
-    "partition": [6, 9, 6, 5],
-    "step_time_s": 0.9,
-}
-
-
-@pytest.mark.parametrize(
-    ("changes", "reason"),
-    [
-        ({"mbs": 64, "num_microbatches": 1}, "configuration not in the plan space"),
-        ({"partition": [6, 9, 10, 1]}, "no block on stage 3"),
-        ({"mbs": 32, "num_microbatches": 2, "partition": [20, 2, 2, 2]}, "memory of stage 0: "),
-    ],
-)
-def test_what_keeps_a_plan_out_is_named(changes: dict[str, Any], reason: str) -> None:
-    narrow = their_space(HETERO_SMALL)
-    judged = judge(narrow, read_plan(narrow, ENTRY | changes))
-    assert any(words.startswith(reason) for words in judged.outside)
 
 
 @pytest.mark.slow
@@ -71,8 +44,7 @@ def test_no_published_plan_is_better(case: str, reference: Path) -> None:
         return
     result = solve(instance)
     assert result.status == "optimal"
-    assert result.step_time_ns is not None
-    best_s = seconds(result.step_time_ns)
+    best_s = seconds(present(result.step_time_ns))
     records = plans(case, {"step_time_s": best_s, "bound_s": best_s}, reference)
     assert len(records) >= 5
     assert contradictions(records) == []
@@ -93,8 +65,9 @@ def test_plan_lies_behind_the_front(reference: Path) -> None:
     entry = next(x for x in best if (x["num_a100_nodes"], x["num_a10_nodes"]) == (0, 1))
     found = judged(front, entry, {(0, 1)})
     [point] = [point for point in front.points if point.nodes == (0, 1)]
-    assert point.plan.step_time_s is not None
-    assert found["behind"] == pytest.approx(found["step_time_s"] / point.plan.step_time_s - 1)
+    assert found["behind"] == pytest.approx(
+        found["step_time_s"] / present(point.plan.step_time_s) - 1
+    )
     assert (found["on_their_front"], found["better"]) == (True, (0, 1))
     assert not faults([], [found])
 
@@ -129,13 +102,6 @@ def test_published_steps_cost_what_is_published(data_set: str, reference: Path) 
 # Oobleck's objective: its formula, its optimum, and the public planner's templates.
 
 PLANNER = [f"L24_N{nodes}_G{gpus}" for nodes in (8, 16, 24) for gpus in (1, 4, 8)]
-
-
-def test_value_by_hand() -> None:
-    """T1 + T2 + T3 of three pipelines; k* is the last of the slowest."""
-    assert oobleck_value([5]) == 4 * 5
-    assert oobleck_value([1, 3, 2]) == 6 + (6 + 1 + 1) * 3 + 3 + 2
-    assert oobleck_value([3, 1, 3]) == 7 + (6 + 2 + 1) * 3 + 3
 
 
 @pytest.mark.parametrize("name", one_each(PLANNER, 9))
@@ -173,6 +139,3 @@ def test_published_value_is_the_optimum(number: int, reference: Path) -> None:
     more = 96 - case["transformers"]
     assert len(longer.operators) == len(problem.operators) + more
     assert len(longer.edges) == len(problem.edges) + more
-
-
-# Sailor's even splits, and its profiles.

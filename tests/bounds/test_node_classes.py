@@ -41,7 +41,6 @@ def test_bug_least_costs_were_those_near_both_ends() -> None:
 
 @recorded("node_classes")
 def test_graphs_are_the_recorded_ones() -> Cases:
-    """Of stages that take as much of two resources as there is."""
     for name, costs in drawn_tables().items():
         intervals, placer, config = Intervals(costs), Placer(costs), costs.config
         if config.vpp > 1:

@@ -8,7 +8,6 @@ from tests.recorded import Cases, recorded
 
 @recorded("packing")
 def test_bounds_are_the_recorded_ones() -> Cases:
-    """From the closed forms on, and what is refuted at a third more."""
     for name, (instance, configs, times) in drawn_configs().items():
         forms = closed_forms(instance, configs, times)
         known = [form.bound_ns for form in forms]

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.command_line import refused
-from tests.conftest import text_of
+from tests.conftest import ROOT, text_of
 
 CONTENTS = {
     "empty": b"",
@@ -87,7 +87,6 @@ def test_bug_a_pipe_without_a_writer_was_waited_for(command: str, tmp_path: Path
 
 # Ctrl-C, whenever it comes
 
-ROOT = Path(__file__).resolve().parents[2]
 #: Sends itself Ctrl-C when the named module is about to be loaded.
 AT_IMPORT = text_of("at_import.txt")
 TEMPLATES = ("templates", "instances/oobleck_bert_large.yaml", "--faults", "1")

@@ -57,7 +57,6 @@ def test_verify_interrupted_lists_what_is_left(
 
 
 def test_bug_show_took_a_forged_figure(plan_file: Path) -> None:
-    """A resealed file with a better step time is not shown; the field is named."""
     document = PlanDocument.read(plan_file)
     forged = document.but(step_time_s=(document.step_time_s or 0.0) / 2)
     plan_file.write_text(to_json(sealed(forged)), encoding="utf-8")

@@ -26,8 +26,6 @@ from tests.mixed_lengths import small
 from tests.refusals import refusals
 from tests.resealed import change
 
-ROOT = Path(__file__).resolve().parent.parent.parent
-
 Answer = Callable[[Result], None]
 
 
@@ -115,7 +113,6 @@ def test_exit_code_tells_the_status(answer: Answer, result: Result, code: int) -
 def test_failing_write_still_prints_the_plan(
     answer: Answer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """A disk that is full after the search does not lose the result."""
     answer(pipelined_result())
 
     def full(_: Path, __: str) -> None:

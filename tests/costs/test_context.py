@@ -16,7 +16,6 @@ test_pages_suffice = pages_suffice(2, 7, 13, 15)
 
 @recorded("context")
 def test_traffic_is_the_recorded_one() -> Cases:
-    """Of a block, and how each layer attends."""
     for name, instance, plan, _ in drawn(2, 7, 13, 15, 24, 33):
         (group, *_), (_, block, *_) = instance.cluster.groups, instance.workload.layers
         for method in ("ring", "all_to_all"):

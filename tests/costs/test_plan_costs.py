@@ -25,7 +25,6 @@ test_pages_suffice = pages_suffice(5, 12, 46)
 
 @recorded("plan_costs")
 def test_costs_are_the_recorded_ones() -> Cases:
-    """Of every stage and replica; of rounding at most."""
     for name, instance, plan, tables in drawn(5, 11, 12, 23, 46):
         costs, config = plan_costs(instance, plan), plan.config
         arrays = [value for value in vars(costs).values() if isinstance(value, np.ndarray)]

@@ -12,7 +12,6 @@ test_pages_suffice = pages_suffice(9, 13, 14)
 
 @recorded("tables")
 def test_tables_are_the_recorded_ones() -> Cases:
-    """By layer and group, and what they leave out at least and at most."""
     tables = {f"drawn {name}": tables for name, *_, tables in drawn(5, 9, 11, 13, 14)}
     tables |= {f"zb-h1 {n}": random_tables(n, n % 2 > 0, "zb-h1") for n in range(4)}
     tables |= {f"extreme {n}": extreme_tables(n) for n in range(1, 9)}

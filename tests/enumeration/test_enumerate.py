@@ -7,20 +7,8 @@ from solver.enumeration.engine import best_start
 from solver.enumeration.enumerate import Enumerator, below
 from solver.graph.edges import build_layers, renumbered
 from solver.interrupt import after
-from tests.graph.drawn import NO_CUTOFF, Questions, chain_splits, chain_time, problems, random_chain
+from tests.graph.drawn import NO_CUTOFF, Questions, problems
 from tests.recorded import Cases, recorded
-from tests.seeds import one_each
-
-
-@pytest.mark.parametrize("seed", one_each(range(40), 5))
-def test_enumeration_finds_the_best_split(seed: int) -> None:
-    problem = random_chain(seed)
-    best = min(chain_time(problem, split) for split in chain_splits(problem))
-    layers = renumbered(build_layers(problem, NO_CUTOFF))
-    cuts = best_start(problem, layers, lambda: False)[3]
-    search = Enumerator(problem, layers, NO_CUTOFF, cuts, 0.0)
-    assert search.run(lambda: True) <= best
-    assert search.run(lambda: False) == search.best_time == best
 
 
 @recorded("enumerate")

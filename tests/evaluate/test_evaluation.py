@@ -4,9 +4,7 @@ import pytest
 
 from solver.comparison import Evaluation
 from solver.evaluate.evaluation import compared, predicted
-from solver.evaluate.megatron_run import launched, read_flags
 from solver.evaluate.read import read_run
-from solver.evaluate.run_plan import Planned, planned
 from solver.options import SolveOptions
 from solver.search.driver import solve
 from tests.export_cases import instance_of
@@ -35,28 +33,6 @@ def test_changes_are_the_recorded_ones() -> Cases:
                 again = evaluated(split).objective
                 assert change.saves_at_least == pytest.approx(1 - again / run.objective)
                 assert change.step_time_s == again / 1e9
-
-
-def planned_run(search: str, flags: str) -> Planned:
-    instance = instance_of(search=search)
-    return planned(instance, launched(read_flags(flags, "a.txt"), instance), (0, 1, 1))
-
-
-def test_no_change_beats_the_best_plan() -> None:
-    """The best plan has the run's settings, whatever the instance says of these."""
-    search = "target: any, tensor_parallel: [2], pipeline_parallel: [1, 2, 4], recompute: [none]"
-    flags = "--tensor-model-parallel-size 2 --sequence-parallel --recompute-granularity full"
-    run = planned_run(search, f"{flags} --recompute-method uniform")
-    evaluation = compared(run, predicted(run)[1], SolveOptions(gap=0.0), solve)
-    assert evaluation.best is not None
-    assert evaluation.best.objective is not None
-    assert evaluation.best.instance.search.sequence_parallel
-    most_saved = 1 - evaluation.best.objective / evaluation.objective
-    decisions = [change for change in evaluation.changes if not change.change.startswith("overlap")]
-    assert decisions
-    assert all(
-        change.saves_at_least is None or change.saves_at_least <= most_saved for change in decisions
-    )
 
 
 def test_bug_chunks_with_other_micro_batches() -> None:

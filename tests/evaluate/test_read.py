@@ -56,7 +56,6 @@ def assert_is(own: Planned, job: Job) -> None:
     ],
 )
 def test_exported_files_are_the_plan(target: ExportTarget, job: Job, tmp_path: Path) -> None:
-    """Layouts, parts, schedules, recomputation, ZeRO, settings and hosts."""
     assert not EXPORTERS[target].faults(job.with_own_model)
     for name, text in EXPORTERS[target].files(job).items():
         (tmp_path / name).write_text(text, encoding="utf-8")
@@ -96,7 +95,6 @@ def test_bug_endless_field_of_a_rank_table(tmp_path: Path) -> None:
 
 @refusals("folders")
 def test_files_that_contradict_each_other(text: str, message: str, tmp_path: Path) -> None:
-    """Hosts that the instance lacks, and rank tables of other degrees or hosts."""
     with pytest.raises(PlanError) as caught:
         read_run(instance_of(), folder(tmp_path, *text.split(" # ")))
     assert str(caught.value) == f"{tmp_path}/{message}"

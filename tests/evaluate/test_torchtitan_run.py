@@ -27,7 +27,6 @@ def read(folder: Path, module: str = MODULE, schedule: str = SCHEDULE) -> Launch
 
 @recorded("torchtitan_runs")
 def test_exported_runs_are_the_recorded_ones(tmp_path: Path) -> Cases:
-    """Degrees, parts, schedules, what replicas split, and what ranks share."""
     for name in STORED["torchtitan"].split():
         for file, text in torchtitan.files(JOBS[name]).items():
             (tmp_path / file).write_text(text)

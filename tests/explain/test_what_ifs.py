@@ -14,7 +14,7 @@ from solver.explain.what_ifs import answers, kept, what_ifs
 from solver.options import SolveOptions
 from solver.report.compared import gain_text
 from solver.search.driver import solve
-from tests.conftest import text_of
+from tests.conftest import present, text_of
 from tests.recorded import Cases, digest, recorded
 from tests.seeds import each_of
 from tests.small_instances import spot_instance, widened
@@ -33,8 +33,7 @@ def few_choices() -> Instance:
 def explained() -> tuple[float, list[Answer]]:
     """Objective of the best plan, and all answers, proved."""
     best = solve(few_choices())
-    assert best.objective is not None
-    return best.objective, told(few_choices(), best.plan, SolveOptions())
+    return present(best.objective), told(few_choices(), best.plan, SolveOptions())
 
 
 def told(instance: Instance, plan: Plan | None, options: SolveOptions) -> list[Answer]:
@@ -52,9 +51,8 @@ def test_every_change_is_solved_as_an_instance_of_its_own(
     assert [answer.change for answer in told_answers] == [what_if.change for what_if in changes]
     for answer, what_if in zip(told_answers, changes, strict=True):
         result = solve(what_if.instance)
-        assert result.objective is not None
         more = few_choices().workload.global_batch / what_if.instance.workload.global_batch
-        assert answer.saves_at_least == pytest.approx(1 - result.objective * more / best)
+        assert answer.saves_at_least == pytest.approx(1 - present(result.objective) * more / best)
         assert answer.saves_at_least == answer.saves_at_most
 
 
@@ -76,8 +74,7 @@ def test_bug_changes_that_keep_the_plan_had_no_plan_without_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """They have it, in its time with the change; of the others nothing is claimed."""
-    instance, plan = few_choices(), solve(few_choices()).plan
-    assert plan is not None
+    instance, plan = few_choices(), present(solve(few_choices()).plan)
     monkeypatch.setattr("solver.search.open_list.AT_ONCE", 1)
     monkeypatch.setattr("solver.interrupt.Deadline.over", lambda self: True)
     told_answers = told(instance, plan, SolveOptions(time_limit_s=1.0))

@@ -57,7 +57,6 @@ def test_bug_a_host_was_named_like_the_place_of_another() -> None:
 def test_any_names_give_hosts_that_are_read_back_or_are_refused(
     seeds: Sequence[int], tmp_path: Path
 ) -> None:
-    """What is written is read as the same order of node groups."""
     written = 0
     for seed in seeds:
         rng = random.Random(seed)

@@ -9,6 +9,7 @@ from solver.fleets.recovery import Horizon
 from solver.report.fleet import fleet_text
 from solver.verify import verify_fleet
 from tests.command_line import printed
+from tests.conftest import present
 from tests.random_fleets import even_designs, fleet_instance
 from tests.recorded import Cases, recorded
 from tests.resealed import resealed
@@ -43,15 +44,13 @@ def test_a_fleet_that_goes_on_is_verified() -> None:
     spare = start_fleet(fleet_instance(7), even_designs(range(3, 4)), 1)
     after = next_fleet(spare, spare.idle, [], Horizon(3600 * 10**9, 3000 * 10**9))
     assert after.goes_on
-    assert after.recovery is not None
-    assert after.recovery.steps == pytest.approx(3600 / after.step_time_s)
+    assert present(after.recovery).steps == pytest.approx(3600 / after.step_time_s)
     assert "steps within 3,600 s, going on without a pause" in printed(*fleet_text(after))
     assert verify_fleet(after).problems == ()
 
 
 @recorded("fleet")
 def test_fleets_are_the_recorded_ones() -> Cases:
-    """First ones, then with nodes lost, and one of them back."""
     for nodes, sizes in ((7, range(2, 4)), (7, range(3, 4)), (5, range(1, 3))):
         fleet = start_fleet(fleet_instance(nodes), even_designs(sizes), 1)
         even = start_fleet(fleet.instance, fleet.designs, 1, distribution="variance")
@@ -83,7 +82,6 @@ def test_bug_what_other_fleets_may_train(fleet: FleetDocument) -> None:
     assert not after.goes_on
     text = printed(*fleet_text(after.but(recovery={"steps": 250.0, "steps_bound": 500.0})))
     assert "no fleet of these templates trains more than 500.0, gap 50.0 %" in text
-    assert after.recovery is not None
-    proved = resealed(after, {"recovery.steps_bound": after.recovery.steps})
+    proved = resealed(after, {"recovery.steps_bound": present(after.recovery).steps})
     lines = [line.rstrip() for line in printed(*fleet_text(proved)).splitlines()]
     assert any(line.endswith("no fleet of these templates trains more") for line in lines)

@@ -1,6 +1,5 @@
 """Sums of template sizes: closed forms, dynamic programming and enumeration agree."""
 
-from collections import Counter
 from collections.abc import Sequence
 from itertools import combinations, combinations_with_replacement
 
@@ -114,31 +113,3 @@ def test_words_are_the_recorded_ones() -> Cases:
     assert worst_rebuilt((3, 4), 1, range(9, 10)) == 3
     assert worst_rebuilt((3, 4, 5), 1, range(7, 13)) == 2
     assert worst_rebuilt((3, 4), 1, range(6, 8)) is None
-
-
-def rebuilt_by_comparison(
-    sizes: Sequence[int], faults: int, partition: tuple[int, ...], failed: int
-) -> int | None:
-    """Fewest pipelines given up, over all partitions of the nodes that are left."""
-    others = Counter(partition) - Counter([failed])
-    kept = [
-        (Counter(after) & others).total()
-        for after in partitions(sorted(sizes), sum(partition) - 1)
-        if len(after) > faults
-    ]
-    return len(partition) - max(kept) if kept else None
-
-
-@settings(max_examples=40, deadline=None)
-@given(
-    st.lists(st.integers(1, 6), min_size=1, max_size=4, unique=True),
-    st.integers(0, 2),
-    st.integers(2, 14),
-)
-def test_rebuilt_equals_the_closest_partition(sizes: list[int], faults: int, nodes: int) -> None:
-    """The pipelines that join are those that the most similar partition of the rest lacks."""
-    coverage = Coverage(sizes, faults, nodes)
-    for partition in partitions(coverage.sizes, nodes):
-        for failed in set(partition) if len(partition) > faults else ():
-            expected = rebuilt_by_comparison(sizes, faults, partition, failed)
-            assert pipelines_rebuilt(coverage, partition, failed) == expected

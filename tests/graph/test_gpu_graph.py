@@ -4,6 +4,7 @@ from formulations.node_sharing import NodeSplit
 from solver.graph.gpu_graph import GpuGraph
 from solver.graph.places import places_of
 from solver.graph.problem import Intervals
+from tests.conftest import present
 from tests.graph.drawn import staged_tables
 from tests.recorded import Cases, digest, recorded
 from tests.template_cases import finals_of, small_case
@@ -20,8 +21,7 @@ def test_graphs_are_the_recorded_ones() -> Cases:
         for n, finals in finals_of(places).items()
     }
     for name, tables in staged_tables().items():
-        assert tables.by_place is not None
-        places = places_of(Intervals(tables), tables.by_place)
+        places = places_of(Intervals(tables), present(tables.by_place))
         graphs[name] = GpuGraph(places, [tables.config.nodes_used])
     for name, graph in graphs.items():
         every = [step for steps in graph.steps.values() for step in steps]

@@ -1,7 +1,5 @@
 """Pipelines whose stages choose their GPUs, as split problems."""
 
-import pytest
-
 from formulations.node_sharing import NodeSplit
 from solver.enumeration.engine import solve_split
 from solver.graph.gpu_graph import GpuGraph
@@ -10,29 +8,11 @@ from solver.graph.problem import Intervals
 from tests.conftest import present
 from tests.graph.drawn import NO_CUTOFF, figures, staged_tables
 from tests.recorded import Cases, digest, recorded
-from tests.seeds import one_each
-from tests.template_cases import all_templates, finals_of, small_case
-
-
-@pytest.mark.parametrize("seed", one_each(range(24), 6))
-def test_the_best_path_is_a_template_and_none_is_below_the_work(seed: int) -> None:
-    places = small_case(seed, NodeSplit.ANY)
-    for number, finals in finals_of(places).items():
-        pipelines = FreeDegrees(GpuGraph(places, finals), 3)
-        if not pipelines.arcs:
-            continue
-        outcome = solve_split(pipelines.problem, NO_CUTOFF)
-        assert outcome.arcs is not None
-        assert outcome.split is not None
-        assert outcome.step_time_ns is not None
-        assert pipelines.least_ns() <= outcome.step_time_ns
-        template = pipelines.template(outcome.arcs.tolist(), outcome.split.tolist())
-        assert template in set(all_templates(places, number))
+from tests.template_cases import finals_of, small_case
 
 
 @recorded("pipelines")
 def test_templates_are_the_recorded_ones() -> Cases:
-    """One stage alone is no pipeline; shorter pipelines begin with empty stages."""
     for seed in range(10):
         split = list(NodeSplit)[seed % len(NodeSplit)]
         places = small_case(seed, split, 4 * (seed % 3 == 1) or None)

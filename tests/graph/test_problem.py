@@ -7,6 +7,7 @@ from formulations.costs.placement import Placer
 from solver.graph.placements import fixed_order, replica_classes
 from solver.graph.problem import Intervals, by_message, distinct, distinct_rows, runs, walk
 from tests import brute_force
+from tests.conftest import present
 from tests.graph.drawn import drawn_tables, problems
 from tests.recorded import Cases, digest, recorded, summary
 
@@ -23,8 +24,9 @@ def test_runs_of_numbers_and_walks_that_end() -> None:
     """Two numbers from 5 on, none, and one from 0 on; of steps by 1 or 2 those that reach 4."""
     owner, number = runs(np.array([5, 9, 0]), np.array([2, 0, 1]))
     assert (owner.tolist(), number.tolist()) == ([0, 0, 2], [5, 6, 0])
-    steps = walk(0, 3, lambda k, at: [(at + n, n) for n in (1, 2) if k < 2 or at + n == 4], 9)
-    assert steps is not None
+    steps = present(
+        walk(0, 3, lambda k, at: [(at + n, n) for n in (1, 2) if k < 2 or at + n == 4], 9)
+    )
     assert [[move.what for move in stage] for stage in steps] == [[1, 2], [1, 2, 1], [2, 1]]
     assert walk(0, 3, lambda k, at: [(at + n, n) for n in (1, 2)], 8) is None
 

@@ -8,7 +8,6 @@ import pytest
 from formulations.costs.plan_costs import plan_costs
 from formulations.costs.tables import CostTables, build_tables
 from formulations.instance import Cluster, Instance, Link, SearchSpace
-from formulations.plan import Configuration
 from formulations.space import configs
 from solver.heuristics import baselines
 from solver.heuristics.balance import Balance, Split, SplitSpace
@@ -24,14 +23,14 @@ from solver.heuristics.baselines import (
     minmax_of,
     minmax_plan,
 )
-from solver.heuristics.node_orders import listed_order, node_orders
+from solver.heuristics.node_orders import node_orders
 from solver.heuristics.time_tables import TimeTables
 from solver.simulate import step_time_ns
 from tests.chain_instances import SLOW, all_splits, chain_instance, chain_of, chain_tables
 from tests.conftest import present
 from tests.random_spaces import random_space, spread
 from tests.recorded import Cases, digest, recorded
-from tests.seeds import few_and_many, one_each
+from tests.seeds import few_and_many
 from tests.small_instances import gpu, layer, nodes_of, random_instance, with_ends, workload
 
 
@@ -147,22 +146,6 @@ def test_bug_the_last_bad_move_is_not_kept() -> None:
 
 
 @pytest.mark.parametrize("seeds", few_and_many(range(60), 3))
-def test_minmax_finds_a_split_if_and_only_if_one_fits(seeds: Sequence[int]) -> None:
-    """Tiny instances with too little memory for any split or the even one; never slower than it."""
-    seen = set()
-    for costs in balances(seeds):
-        tables = costs.space.tables
-        possible = any(valid(costs, s) for s in all_splits(tables.num_layers, tables.config.pp))
-        found, even = minmax_of(costs), even_split(tables)
-        assert (found is not None) == possible
-        assert found is None or valid(costs, found)
-        if found is not None and valid(costs, even):
-            assert max(costs.times_ns(found)) <= max(costs.times_ns(even))
-        seen.add((possible, valid(costs, even)))
-    assert seen == {(True, True), (True, False), (False, False)}
-
-
-@pytest.mark.parametrize("seeds", few_and_many(range(60), 3))
 def test_amp_splits_are_the_best_of_all_by_its_estimate(seeds: Sequence[int]) -> None:
     """(m - 1) max t + sum of t, against every split that fits."""
     for stages in balances(seeds):
@@ -173,24 +156,6 @@ def test_amp_splits_are_the_best_of_all_by_its_estimate(seeds: Sequence[int]) ->
         found = amp_split(stages)
         assert (found and found[0]) == best
         assert found is None or found[1] in every
-
-
-@pytest.mark.parametrize("seed", one_each(range(12), 3))
-def test_amp_chooses_by_its_estimate(seed: int) -> None:
-    """No configuration of the same nodes has a lower one, unless its bound is above the plan's."""
-    instance = random_instance(seed)
-    *_, found = amp_plans(instance, configs(instance))
-    nodes_used = found[0].config.nodes_used
-    order = listed_order(nodes_used)
-    times, estimates = TimeTables(instance), dict[Configuration, int]()
-    for config in configs(instance):
-        space = SplitSpace(times.costs(config))
-        if config.nodes_used == nodes_used and (best := amp_split(space.balance(order))):
-            estimates[config] = amp_estimate_ns(space, order, best[1])
-    chosen = estimates.pop(found[0].config)
-    forms = times.forms(list(estimates))
-    for estimate, form in zip(estimates.values(), forms, strict=True):
-        assert max(estimate, form.bound_ns) >= chosen
 
 
 @pytest.mark.usefixtures("round_times")

@@ -4,7 +4,6 @@ from itertools import islice, product
 from random import Random
 
 import numpy as np
-import pytest
 
 from solver.heuristics.balance import Kinds
 from solver.heuristics.neighbours import (
@@ -47,18 +46,3 @@ def test_orders_splits_and_shares_are_the_recorded_ones() -> Cases:
             f"permuted {seed}",
             [permuted(kinds, after, split) for after in (kinds[::-1], [*kinds[1:], ((0, 4),)])],
         )
-
-
-@pytest.mark.parametrize("seed", range(6))
-def test_fair_shares_have_the_least_largest_estimate(seed: int) -> None:
-    """All ways to give 9 micro-batches to 3 replicas: latency + (m - 1) slowest stage."""
-    times = np.random.default_rng(seed).integers(1, 50, (2, 3))
-    latency, slowest = times.sum(axis=0), times.max(axis=0)
-
-    def latest(shares: tuple[int, ...]) -> int:
-        return int((latency + (np.array(shares) - 1) * slowest).max())
-
-    every = [(a, b, 9 - a - b) for a in range(1, 8) for b in range(1, 9 - a)]
-    found = fair_shares(times, 9)
-    assert found in every
-    assert latest(found) == min(map(latest, every))

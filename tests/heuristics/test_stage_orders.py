@@ -132,7 +132,6 @@ def test_bug_orders_of_stages_are_judged_as_the_simulator_does(
 
 @recorded("stage_orders")
 def test_stages_and_orders_near_them_are_the_recorded_ones() -> Cases:
-    """Blocks use every node once; what is near fits or not."""
     for seed in range(8):
         tables = random_tables(seed)
         nodes = stages_of(cramped(tables) if seed % 2 else tables, 1 + seed % 3)

@@ -24,7 +24,6 @@ UNITS = """nodes: 2, memory: 22.2 GiB, price: 8.5 USD/h,
 
 @recorded("cluster")
 def test_clusters_are_the_recorded_ones() -> Cases:
-    """As resolved; numbers of nodes, efficiencies, and links between zones."""
     written = parsed(MINIMAL.replace("nodes: 2, inter_node: Ethernet 40G", UNITS)).cluster
     assert written.groups[0].intra_node.bandwidth_bytes_per_s == 16e9
     clusters = {name: instance.cluster for name, instance in shipped().items()}

@@ -59,7 +59,6 @@ def all_configs() -> dict[str, dict[str, object]]:
 
 @recorded("huggingface")
 def test_sizes_are_the_recorded_ones() -> Cases:
-    """All fields; the longest sequence."""
     for name, config in all_configs().items():
         sizes = sizes_from_config(config, "c")
         yield name, [digest(sizes), maximum_positions(config, "c")]

@@ -99,7 +99,6 @@ def test_no_type_of_the_library_is_taken_for_another() -> None:
 
 
 def test_other_types_are_counted() -> None:
-    """A type without sizes here is counted from the library's model."""
     model = architecture_from_config(NEOX, "c")
     assert isinstance(model, CountedModel)
     workload, block = build(model, 512), 12 * 64**2 + 13 * 64

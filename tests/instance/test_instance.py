@@ -66,7 +66,6 @@ def test_useful_sequences_need_what_preemptions_cost() -> None:
 
 
 def test_too_many_clusters_are_one_line(tmp_path: Path) -> None:
-    """More than can be looked at one by one: file, line, how many."""
     text = (ROOT / "instances" / "hetero_small.yaml").read_text(encoding="utf-8")
     text = text.replace("nodes: 1", "nodes: {max: 999}").replace("nodes: 3", "nodes: {max: 999}")
     path = tmp_path / "x.yaml"
@@ -104,16 +103,6 @@ def test_instance_says_what_its_paper_says(name: str) -> None:
     between = [[link.bandwidth_bytes_per_s, link.latency_s] for link in links]
     machines = [f"{number} {gpu}" for gpu, number in gpus(instance).items()]
     as_recorded("instances", {name: [machines, model, formats, traffic, between]})
-
-
-@pytest.mark.parametrize("name", ["aws_bert", "aws_gpt2xl"])
-def test_aws_family(name: str) -> None:
-    """FASOP's last table: 80 mixes of up to 8 nodes of 8 A100 and up to 8 nodes of 8 A10."""
-    family = load_family(ROOT / "instances" / f"{name}.yaml")
-    assert len(list(family.members())) == 80
-    assert gpus(family.member((3, 0))) == {"A100-40": 24}
-    objective, batch = family.instance.objective, family.instance.workload.global_batch
-    assert (objective.steps or 0) * batch == 800_000_000
 
 
 def test_fasop_cluster_figures(reference: Path) -> None:

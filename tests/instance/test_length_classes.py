@@ -12,6 +12,7 @@ import pytest
 from formulations.errors import InstanceError
 from formulations.instance import Instance
 from formulations.instance.length_classes import classes_of, log_normal_classes
+from tests.conftest import present
 from tests.instance.resolved import broken
 from tests.instance_texts import parsed
 from tests.recorded import Cases, digest, recorded
@@ -28,8 +29,7 @@ cluster:
 
 
 def classes(instance: Instance) -> list[tuple[int, int]]:
-    assert instance.lengths is not None
-    return [(bucket.up_to, bucket.count) for bucket in instance.lengths.classes]
+    return [(bucket.up_to, bucket.count) for bucket in present(instance.lengths).classes]
 
 
 def npy(kind: str, lengths: list[int]) -> bytes:

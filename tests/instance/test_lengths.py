@@ -36,7 +36,6 @@ def test_histogram() -> None:
 
 
 def test_steps_are_the_recorded_ones(tmp_path: Path) -> None:
-    """Of histograms, files and distributions; switches both ways."""
     (tmp_path / "a.csv").write_text("\n".join(map(str, LENGTHS)))
     sections = ["{file: a.csv, longest: 512, sequences: 12}", "{file: a.csv, rows: padded}"]
     normal = "{log_normal: {median: 500, sigma: 1}, longest: 4096, sequences: 64, classes: 9}"

@@ -25,7 +25,6 @@ def test_every_broken_file_is_listed() -> None:
 
 
 def test_sections_are_the_recorded_ones() -> None:
-    """Limits, objective and terms of all files; the schema."""
     fields = ("name", "source", "limits", "objective", "preemption", "calibration")
     figures = {name: digest([getattr(i, field) for field in fields]) for name, i in instances()}
     family = load.load_family(ROOT / "instances" / "aws_bert.yaml")

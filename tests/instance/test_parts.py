@@ -16,7 +16,6 @@ def test_plain_blocks_are_those_of_the_pages(seed: int) -> None:
 
 
 def test_layers_are_the_recorded_ones() -> None:
-    """Every field of every layer, of models of every kind."""
     kinds = kinds_of_workloads()
     as_recorded("layers", {name: digest(work.layer_runs) for name, work in kinds.items()})
     wide = layer_of(projection(3, 5, 7), "head", factor=2, input_bytes=1, vocabulary=(7, 5))

@@ -48,7 +48,6 @@ def written(**fields: object) -> Outer:
     "text", ["40 Gbit/s", "230 GB/s", "1e9 B/s", " 12.5GiB/s ", "40", "40 GHz", "GB/s"]
 )
 def test_pattern_of_quantities_is_the_parser(text: str) -> None:
-    """The schema's pattern takes a text exactly if the parser does."""
     pattern = SCHEMA["$defs"]["LinkFile"]["properties"]["bandwidth"]["pattern"]
     if re.search(pattern, text):
         assert parse_quantity(text, "bandwidth") > 0

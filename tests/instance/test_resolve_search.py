@@ -16,7 +16,6 @@ test_lines = broken(
 
 
 def test_spaces_are_the_recorded_ones() -> None:
-    """Of shipped files and drawn texts; with their lines where they are refused."""
     figures = {name: digest(made) for name, made in drawn().items() if isinstance(made, str)}
     for target, more in product(TARGETS, ("", ", recompute_per: plan", ", recompute: full")):
         search = small("V100-16", "precision: fp32", f", target: {target}{more}").search

@@ -14,6 +14,7 @@ import pytest
 from solver.export import accelerate, deepspeed, megatron_bridge, torchtitan
 from solver.export.job import Job
 from solver.export.megatron import parsed, written
+from tests.conftest import present
 from tests.export_cases import CHUNKS, SHARDED, UNEVEN, UNTIED, job_of, recomputing
 
 pytestmark = pytest.mark.launch
@@ -30,11 +31,9 @@ def needed(name: str) -> Any:
 def imported(folder: Path, name: str, text: str) -> ModuleType:
     path = folder / name
     path.write_text(text)
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    assert spec is not None
-    assert spec.loader is not None
+    spec = present(importlib.util.spec_from_file_location(path.stem, path))
     module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    present(spec.loader).exec_module(module)
     return module
 
 

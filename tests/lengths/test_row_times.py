@@ -79,7 +79,6 @@ MEASURED = text_of("measured_strategies.txt")
 
 
 def test_measured_strategies_are_the_recorded_ones() -> None:
-    """Rows of which two were measured, and more; classes."""
     names = ("long", "full", "curved", "short")
     switches = [
         f"    - {{leave: {a}, enter: {b}, parameters: {i + 1} ms, gradients: {j + 1} s}}\n"

@@ -4,6 +4,7 @@ from pathlib import Path
 
 from formulations.instance.load import load_instance
 from tests.command_line import output, run
+from tests.conftest import present
 from tests.measure.test_calibration import HEADING, INSTANCE
 
 
@@ -17,8 +18,7 @@ def test_calibrated_plans_say_so(tmp_path: Path) -> None:
     text = output("calibrate", source, "--measured", steps, "--out", out)
     assert "measured peaks ask for" in text
     corrected = load_instance(out)
-    assert corrected.calibration is not None
-    assert corrected.calibration.source == "steps.csv, 3 measured steps"
+    assert present(corrected.calibration).source == "steps.csv, 3 measured steps"
     assert corrected.limits.memory_headroom > 0.4  # 20 GiB measured, about 10 predicted
     text = output("solve", out, "--out", plan, "--details")
     assert "layer times by steps.csv, 3 measured steps" in text

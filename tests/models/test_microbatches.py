@@ -52,7 +52,6 @@ def test_solutions_are_the_shares_of_equal_replicas_descending(
 
 
 def test_models_are_the_recorded_ones() -> None:
-    """Of free shares and of even ones, whose split is given."""
     for seed in range(0, 40, 4):
         tables = random_tables(seed)
         split = next(brute_force.all_splits(tables))

@@ -64,19 +64,7 @@ def counted_terms(
     return [*sends, *syncs, *gathers, placed.embedding]
 
 
-@pytest.mark.parametrize("twin", TWINS, ids=lambda twin: twin.name)
-@pytest.mark.parametrize("seeds", SEEDS)
-def test_costs_of_every_order(twin: Twin, seeds: Sequence[int]) -> None:
-    """(15) to (21) force transfers, sync, gather and embedding to the nanosecond."""
-    for tables in mixed(seeds) + in_zones(seeds):
-        boundaries = next(brute_force.all_splits(tables))
-        for order in brute_force.all_orders(tables):
-            found = least_terms(twin, tables, order, boundaries)
-            assert found == counted_terms(tables, order, boundaries)
-
-
 def test_models_are_the_recorded_ones() -> None:
-    """Of free and of given orders, whose splits and shares are given."""
     for seed in range(0, 24, 2):
         tables = random_tables(seed, zones=seed % 3 == 0)
         split = next(brute_force.all_splits(tables))

@@ -43,7 +43,6 @@ def test_devices_of_several_chunks_have_room_iff_a_way_fits(seed: int) -> None:
 
 
 def test_models_are_the_recorded_ones() -> None:
-    """Of little memory: what is recomputed, in one chunk and in several."""
     for schedule in ("1f1b", "interleaved", "zb-h1"):
         drawn = {f"{schedule} {seed}": cramped_tables(seed, schedule) for seed in range(4)}
         check_sizes("stage_times", drawn)

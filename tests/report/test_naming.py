@@ -3,6 +3,7 @@
 from formulations.plan import Degrees
 from solver.report.naming import by_group, degrees_line, degrees_of, one_line, tensor_text
 from tests.certified_cases import CASES
+from tests.conftest import present
 from tests.small_instances import plain_config
 
 
@@ -29,5 +30,4 @@ def test_unlike_degrees_of_groups() -> None:
     unlike = config.model_copy(update={"degrees": (Degrees(tp=2), Degrees(tp=1, parts=2))})
     named = "fast: tp 2 x 1, slow: tp 1 x 2 parts"
     assert by_group(document.instance, unlike) == named
-    assert document.config is not None
-    assert degrees_of(document) == document.config.degrees_used
+    assert degrees_of(document) == present(document.config).degrees_used

@@ -31,7 +31,6 @@ def test_levels_follow_their_predecessors(schedule: ScheduleName) -> None:
 
 @recorded("schedule_graphs")
 def test_graphs_are_the_recorded_ones() -> Cases:
-    """What waits for what, over which transfer, in which level."""
     for schedule, (p, v, m) in product(get_args(ScheduleName), ((1, 1, 2), (2, 2, 4), (3, 2, 6))):
         v = v if SCHEDULES[schedule].interleaves else 1
         if p > 1 or not SCHEDULES[schedule].interleaves:

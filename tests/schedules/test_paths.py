@@ -1,7 +1,7 @@
 """Path families: paths of the graph by construction, and as long as the schedules state."""
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import combinations_with_replacement
 from typing import get_args
 
@@ -60,29 +60,6 @@ def test_no_family_is_longer_than_the_step(schedule: ScheduleName) -> None:
             counts = path_counts(graph, path)
             length = counts.weights @ times.weights[:, 0] + counts.transfers @ times.transfers[:, 0]
             assert length <= makespan
-
-
-Family = Callable[[ScheduleGraph, int], Array]
-
-
-@pytest.mark.parametrize("schedule", ["1f1b", "zb-h1", "interleaved"])
-def test_latency_paths_miss_what_the_schedule_states(schedule: ScheduleName) -> None:
-    """`missed` equals the counts along the explicit paths, which the graph confirms arc by arc.
-
-    Weight gradients: one micro-batch's on stage 0 follow the last backward.
-    """
-    members: tuple[Family, Family] = (returned, last_down)
-    for graph, chunking in graphs(schedule):
-        p, m, stages = graph.num_devices, graph.micro_batches, graph.num_stages
-        for stage in range(stages):
-            sizes = (np.array([x]) for x in (p, stage, m, *chunking))
-            for missed, member in zip(SCHEDULES[schedule].missed(*sizes), members, strict=True):
-                found = path_counts(graph, member(graph, stage)).weights[stage::stages].tolist()
-                after = int(stage == 0)
-                expected = [m - int(missed.forward[0]), m - int(missed.backward[0])]
-                if SCHEDULES[schedule].splits_backward:
-                    expected.append(m - 1 - int(missed.weight[0]) + after)
-                assert found == expected
 
 
 @recorded("paths")

@@ -36,28 +36,12 @@ def test_bug_a_survey_took_as_long_as_it_liked(
     assert search.incumbents.asked == 403
 
 
-def test_late_starts_have_the_patience_of_what_was_spent(monkeypatch: pytest.MonkeyPatch) -> None:
-    """100 for each of two configs left open: not 10,000, ten times that until there is a plan."""
-    asked: list[int] = []
-
-    def local_plans(*words: Callable[[], bool]) -> list[None]:
-        asked.append(asks(words[3]))
-        return []
-
-    monkeypatch.setattr(incumbents, "local_plans", local_plans)
-    search = PlanSearch(random_instance(0), SolveOptions())
-    search.incumbents.asked = 200
-    search._round(10_000, None)
-    assert asked == [2001]
-
-
 def test_a_plan_as_good_as_the_incumbent_is_no_news() -> None:
     """The history has one moment less than it would. Beyond a limit it is none, at it it is."""
     instance = random_instance(0)
     search = PlanSearch(instance, SolveOptions())
     search.close()
-    best, moments = search.incumbents.known.found, len(search.incumbents.history)
-    assert best is not None
+    best, moments = present(search.incumbents.known.found), len(search.incumbents.history)
     search.incumbents.offer(best)
     assert len(search.incumbents.history) == moments
     for limit_ns, known in ((best[1], best), (best[1] - 1, None)):

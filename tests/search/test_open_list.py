@@ -31,19 +31,6 @@ def test_bound_that_is_told_is_the_least_of_all_configs(monkeypatch: pytest.Monk
     assert told
 
 
-def test_open_configs_come_by_their_bounds_and_chunks_last() -> None:
-    search = PlanSearch(random_instance(3), SolveOptions(gap=0.1))
-    tasks = search.open_list.open(None)
-    assert len(tasks) == len(search.space)
-    keys = [(task.config.vpp > 1, task.objective) for task in tasks]
-    assert keys == sorted(keys)
-    objectives = sorted(task.objective for task in tasks)
-    best = objectives[len(objectives) // 2]
-    left = search.open_list.open(best)
-    assert {task.objective < 0.9 * best for task in left} == {True}
-    assert len(left) == sum(objective < 0.9 * best for objective in objectives)
-
-
 def test_too_many_configs_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(open_list, "AT_ONCE", 1)
     monkeypatch.setattr(open_list, "MOST_SHAPES", 2)

@@ -22,10 +22,10 @@ from solver.search.enumeration import enumerate_config
 from solver.search.plan_search import PlanSearch
 from solver.search.ray_pool import RayCrew
 from solver.search.speculation import Asked, Reply
+from tests.conftest import ROOT
 from tests.resealed import said
 from tests.small_instances import random_instance
 
-ROOT = Path(__file__).resolve().parents[2]
 PATH = ROOT / "instances" / "hetero_small.yaml"
 SMALL = load_instance(PATH)
 

@@ -9,7 +9,6 @@ from tests.recorded import Cases, digest, recorded
 
 @recorded("lengths_document")
 def test_figures_are_the_recorded_ones() -> Cases:
-    """Groups, switches and the best strategy; a step that cannot be has none."""
     for seed in range(6):
         mixed = random_mixed(seed)
         for n, tour in enumerate(random.Random(seed).sample([*free_tours(mixed)], 16)):

@@ -19,6 +19,7 @@ from solver.plan_figures import (
     plan_of,
 )
 from solver.result import Status, Termination
+from tests.conftest import present
 from tests.hand_made import document_of, pipelined_result, planless_result, results
 from tests.recorded import as_recorded, digest
 from tests.seeds import few_and_many
@@ -27,9 +28,8 @@ from tests.seeds import few_and_many
 def test_figures_fill_what_is_empty_without_a_plan() -> None:
     result = pipelined_result()
     assert result.plan is not None
-    assert result.step_time_ns is not None
     costs = plan_costs(result.instance, result.plan)
-    figures = plan_figures(result.instance, result.plan, costs, result.step_time_ns)
+    figures = plan_figures(result.instance, result.plan, costs, present(result.step_time_ns))
     assert figures.keys() == NO_FIGURES.keys() <= PlanDocument.model_fields.keys()
     planless = document_of(planless_result(Status.UNKNOWN, Termination.TIME_LIMIT))
     assert {name: getattr(planless, name) for name in NO_FIGURES} == NO_FIGURES
@@ -50,8 +50,7 @@ def test_documents_of_plans(seeds: Sequence[int]) -> None:
         told = digest([getattr(document, name) for name in NO_FIGURES])
         figures[f"{n}"] = [document.step_time_s, document.mfu, told]
         assert plan_of(document) == result.plan
-        assert document.critical_path is not None
-        parts_s = document.critical_path.model_dump().values()
+        parts_s = present(document.critical_path).model_dump().values()
         assert sum(round(1e9 * part) for part in parts_s) == result.step_time_ns
         for stage in (stage for replica in document.replicas for stage in replica.stages):
             assert sum(stage.memory.model_dump().values()) == stage.memory_bytes
@@ -63,9 +62,8 @@ def test_bound_of_money_is_shown_at_the_rent_of_the_plan() -> None:
     """Where money is minimised, bound / rent is a time that leaves the same gap."""
     result = pipelined_result()
     instance = result.instance.but(objective=Objective(minimize="cost_per_step"))
-    assert result.step_time_ns is not None
     rent = 2 * instance.cluster.groups[0].price_usd_per_hour
-    objective = rent * result.step_time_ns
+    objective = rent * present(result.step_time_ns)
     document = document_of(
         replace(
             result,
@@ -75,9 +73,8 @@ def test_bound_of_money_is_shown_at_the_rent_of_the_plan() -> None:
             requested_gap=0.25,
         )
     )
-    assert document.step_time_s is not None
     assert document.gap == pytest.approx(0.25)
-    assert document.lower_bound_s == pytest.approx(0.75 * document.step_time_s)
+    assert document.lower_bound_s == pytest.approx(0.75 * present(document.step_time_s))
 
 
 def test_documents_that_hold_no_plan_are_not_shown(document: PlanDocument) -> None:

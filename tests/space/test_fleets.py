@@ -85,8 +85,7 @@ def test_bug_every_field_is_honoured_refused_or_said() -> None:
 def test_bug_fleets_keep_to_a_field_in_search_and_verify(field: str) -> None:
     """Another value gives another fleet, and a file that states the other value is refused."""
     kept, others = (with_fields(field, changes) for changes in HONOURED[field])
-    fleet, other = fleet_of(kept), fleet_of(others)
-    assert fleet is not None
+    fleet, other = present(fleet_of(kept)), fleet_of(others)
     assert verify_fleet(fleet).ok
     if other is not None:
         told = [(one.designs, one.step_time_s) for one in (fleet, other)]

@@ -126,7 +126,6 @@ def test_bug_recalled_plans_broke_the_limits_of_today(tmp_path: Path) -> None:
 
 @each_of(range(20), 10)
 def test_study_of_any_limits_gives_what_a_fresh_search_gives(seed: int, tmp_path: Path) -> None:
-    """No limits, looser and tighter ones, around the best step time."""
     rng, instance, path = random.Random(seed), random_instance(seed), tmp_path / f"{seed}.db"
     best_ns = solve(instance).step_time_ns
     for _ in range(3 if best_ns else 0):

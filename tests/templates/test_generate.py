@@ -17,7 +17,7 @@ from solver.interrupt import Stop
 from solver.result import Status
 from solver.study.store import StudyError, open_study, read_study
 from solver.templates import generate
-from tests.conftest import text_of
+from tests.conftest import present, text_of
 from tests.random_configs import zoned
 from tests.random_fleets import fleet_instance
 from tests.resealed import reshelve
@@ -90,8 +90,7 @@ def test_bug_templates_of_any_split_keep_to_the_degrees_listed() -> None:
     instance = with_long_optimizers(7, False).but(search={"tensor_parallel": (1,)})
     options = generate.TemplateOptions(split=NodeSplit.ANY, micro_batch=1)
     for result in generate.TemplateGenerator(instance, options).by_mix((1, 2)):
-        assert result.template is not None
-        assert {stage.degrees.tp for stage in result.template.stages} == {1}
+        assert {stage.degrees.tp for stage in present(result.template).stages} == {1}
 
 
 #: Two nodes of two GPUs; the optimizer of an embedding of 20,000 rows takes most of a step.
@@ -146,8 +145,7 @@ def test_after_an_interrupt_the_rest_is_what_the_starts_give(
     assert told == [(i, len(cut)) for i in range(len(cut))]
     for entry, known in zip(cut, best, strict=True):
         assert known.step_time_s is not None
-        assert entry.bound_s is not None
-        assert entry.bound_s <= known.step_time_s
+        assert present(entry.bound_s) <= known.step_time_s
         assert entry.step_time_s is None or entry.step_time_s >= known.step_time_s
 
 

@@ -71,7 +71,6 @@ def test_bug_stage_without_blocks_recomputes_nothing() -> None:
 
 
 def test_a_stage_without_layers_is_refused() -> None:
-    """Where stages need no block, too."""
     layers = {"replicas.0.stages.0.layers": (0, 0), "replicas.0.stages.1.layers": (0, 4)}
     problems = verify_document(
         forged(CASES["profiled"](), layers), Effort(prove="nothing")

@@ -19,6 +19,7 @@ from solver.lengths_document import LengthsDocument
 from solver.switching.quickest import switch_document
 from solver.verify import Effort, verify_lengths, verify_switch
 from solver.verify.lengths_file import least_ascending_ns
+from tests.conftest import present
 from tests.mixed_lengths import OTHER_NODE, ascending_tours, least_ns, random_mixed, small
 from tests.recorded import as_recorded
 from tests.resealed import Changes, resealed
@@ -52,8 +53,7 @@ def test_what_was_chosen_is_proved(seed: int, rows: Rows) -> None:
 def test_a_slower_step_is_no_optimum() -> None:
     """A right step with a bound of its own time is refused; without time a file is at its word."""
     mixed = random_mixed(5)
-    best, single = choose(mixed, "ascending"), best_single(mixed)
-    assert single is not None
+    best, single = choose(mixed, "ascending"), present(best_single(mixed))
     assert single.step_ns > best.step_ns
     tour = Tour(single.strategy, (Group(single.strategy, tuple(range(len(mixed.atoms)))),))
     claimed = replace(best, tour=tour, step_ns=single.step_ns, bound_ns=single.step_ns)

@@ -22,7 +22,6 @@ def test_a_lane_may_stay_on_a_node_that_holds_more_than_a_stage() -> None:
 @pytest.mark.parametrize("zones", [False, True])
 @recorded("verify_orders")
 def test_steps_are_as_recorded(zones: bool) -> Cases:
-    """Of all orders, with zones kept apart too, and of a lane by its weight."""
     for seed in range(0, 80, 5):
         tables, parts = random_tables(seed, zones), list[object]()
         groups = len(tables.config.nodes_used)

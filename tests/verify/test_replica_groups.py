@@ -96,7 +96,6 @@ def test_unlike_shares_of_zb_h1_lane_by_lane(seed: int) -> None:
 @pytest.mark.parametrize("seeds", few_and_many(range(120), 60))
 @recorded("verify_replica_groups")
 def test_bounds_hold_for_any_config(seeds: Sequence[int], zones: bool) -> Cases:
-    """Several GPUs per node, nodes of unlike sizes, links between zones."""
     for seed in seeds:
         tables, best = random_tables(seed, zones), random_optimum_ns(seed, zones)
         if best is not None:

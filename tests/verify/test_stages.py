@@ -33,7 +33,6 @@ def test_the_optimum_is_proved_and_no_more(
 @pytest.mark.parametrize("seed", range(0, 60, 4))
 @recorded("verify_stages")
 def test_costs_of_devices_are_as_recorded(seed: int) -> Cases:
-    """Rows, room and all times of every device, of one chunk and of several."""
     for schedule in (None, "zb-h1", "interleaved"):
         tables = random_tables(seed, seed % 8 == 0, schedule)
         prover, config = Prover(PlanSpace(tables.instance)), tables.config

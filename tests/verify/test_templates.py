@@ -47,7 +47,6 @@ def check_every_mix(instance: Instance, split: NodeSplit) -> None:
 @pytest.mark.parametrize("blocking", [False, True])
 @pytest.mark.parametrize("seed", one_each(range(55, 115), 60))
 def test_claims_are_true_up_to_the_best_of_all_templates(seed: int, blocking: bool) -> None:
-    """Against every template of the space, on up to 3 nodes of two types."""
     split = NodeSplit.ANY if seed % 2 else NodeSplit.ALIGNED
     instance = random_instance(seed)
     check_every_mix(instance.but(search={"blocking_sends": blocking}), split)
@@ -63,8 +62,7 @@ def fleet(degrees: tuple[int, ...] | None = None) -> FleetDocument:
 
 
 def claims(document: FleetDocument) -> TemplateClaims:
-    assert document.templates is not None
-    return document.templates
+    return present(document.templates)
 
 
 def test_bug_templates_that_are_not_the_best_are_refused() -> None:

@@ -1,7 +1,6 @@
 """What the verifier's windows strike out: never a way of a lane that is within the limit."""
 
 from functools import partial
-from pathlib import Path
 from typing import cast
 
 import numpy as np
@@ -22,11 +21,11 @@ from solver.verify.windows import by_windows, turning
 from tests import brute_force
 from tests.best_plans import refuted_share
 from tests.chain_instances import SLOW, chain_instance, chain_tables
+from tests.conftest import ROOT
 from tests.recorded import Cases, recorded
 from tests.verify.lanes import Lane
 
 Array = NDArray[np.int64]
-ROOT = Path(__file__).parents[2]
 BOTH = ("none", "full")
 
 
