@@ -238,9 +238,10 @@ def solve_split(
         if SCHEDULES[problem.schedule].turns:
             search.window(stop)
         complete = search.enumerate(stop)
+    # Edges that only splits of the target or more use are left out: nothing is known above it.
+    bound = min(search.bound, search.target)
     if search.best is None:
-        return SplitOutcome(None, None, None, search.bound, complete)
-    bound = min(search.bound, search.best_time)
+        return SplitOutcome(None, None, None, bound, complete)
     return SplitOutcome(*search.best, search.best_time, bound, complete)
 
 
@@ -264,4 +265,6 @@ def deepened(
         outcome = solve_split(problem, math.ceil(trial / (1 - gap)), gap, stop)
         if not outcome.complete:
             break
-    return replace(outcome, bound_ns=max(outcome.bound_ns, bound_ns))
+    # Stopped between two trials, the last of which is complete: nothing is known from there on.
+    complete = outcome.complete and (outcome.arcs is not None or trial == cutoff)
+    return replace(outcome, bound_ns=max(outcome.bound_ns, bound_ns), complete=complete)

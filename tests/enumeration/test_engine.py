@@ -55,6 +55,20 @@ def test_stopped_early_the_bound_still_holds() -> None:
         assert outcome.step_time_ns is None or outcome.step_time_ns >= best
 
 
+def test_bug_stopped_searches_said_more_than_they_had_looked_at() -> None:
+    """Bounds of the edges that splits below a cutoff use were taken for bounds of all splits.
+
+    Stopped between two cutoffs, none of which had a split, they said that there is none.
+    """
+    for seed in range(30):
+        problem = random_chain(seed)
+        best, stop = chain_optimum(problem), after(seed % 5, lambda: False)
+        assert solve_split(problem, best * 9 // 10, 0.02, stop).bound_ns <= best
+        known = engine.deepened(problem, best // 2, best + 9, 0.02, after(seed % 5, stop))
+        assert known.bound_ns <= best
+        assert not known.complete or known.step_time_ns is not None
+
+
 def test_bug_what_windows_have_proved_is_not_enumerated() -> None:
     """Where an earlier bound is within the gap of the best split, nothing is left to look at."""
     search = engine._Search(random_chain(10), NO_CUTOFF, 0.0)
