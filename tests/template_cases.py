@@ -1,84 +1,25 @@
-"""Small random tables of places, and every template that they allow, by plain enumeration."""
+"""Places of tiny instances, and every template that they allow, by plain enumeration."""
 
 import signal
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from itertools import combinations, pairwise, product
 from typing import Any
 
-import numpy as np
 import pytest
 
-from bench.oobleck_templates import places_for, stage_places
-from bench.planner import Room
-from formulations.costs.intervals import interval_sums
 from formulations.costs.template_costs import template_costs
 from formulations.fleet import Strategy, Template, stage_on
 from formulations.instance import Instance
-from formulations.node_sharing import NodeSplit, filled
+from formulations.node_sharing import NodeSplit
 from formulations.plan import Recomputed
 from formulations.space.configurations import pipeline_strategies
 from solver.graph.gpu_graph import Counts
 from solver.graph.places import PlaceCosts, Places, place_costs
-from solver.graph.problem import Array
 from solver.interrupt import Stop
 from solver.simulate import pipeline_step_ns
 from solver.templates.generate import TemplateOptions
 from solver.templates.step_time import TemplateOutcome, best_template
 from tests.small_instances import random_instance
-
-
-def random_places(
-    seed: int,
-    num_layers: int,
-    node_gpus: Sequence[int],
-    nodes: Sequence[int],
-    split: NodeSplit,
-    most: int = 20,
-    room: int | None = None,
-) -> Places:
-    """Layer times below `most`, about divided by the GPUs; transfers; memory if `room` is given.
-
-    With `room`, a stage of n layers has room for `room` GPUs / n micro-batches or so.
-    """
-    rng = np.random.default_rng(seed)
-    pairs = [
-        (j, g)
-        for j, gpus in enumerate(node_gpus)
-        for g in range(1, gpus + 1)
-        if split is NodeSplit.ANY or g & (g - 1) == 0
-    ]
-    gpus = np.array([[[g]] for _, g in pairs])
-    ends, number = np.arange(num_layers + 1), len(pairs)
-    layers = np.broadcast_to(ends - ends[:, None], (number, *(2 * ends.shape)))
-
-    def times() -> Array:
-        drawn = rng.integers(1, most, (number, num_layers), endpoint=True)
-        return interval_sums(drawn * 3 // (2 + gpus[:, 0]) + 1)
-
-    def sends() -> Array:
-        return rng.integers(0, most // 4, (2, number, number), endpoint=True)
-
-    fits = np.full(layers.shape, 1 << 40)
-    if room is not None:
-        fits = room * gpus // np.maximum(layers, 1)
-    return Places(
-        split=split,
-        nodes=tuple(nodes),
-        node_gpus=tuple(
-            filled(gpus, [g for i, g in pairs if i == j], split) for j, gpus in enumerate(node_gpus)
-        ),
-        group=tuple(j for j, _ in pairs),
-        gpus=tuple(g for _, g in pairs),
-        forward=times(),
-        backward=times(),
-        finish=times(),
-        memory=Room(np.where(layers > 0, fits, 0)),
-        send=sends(),
-        send_back=sends(),
-        embedding=sends()[:, 0],
-        tied=bool(seed % 2),
-        blocking=bool(seed // 2 % 2),
-    )
 
 
 def _arrangements(gpus: int, split: NodeSplit, offset: int = 0) -> Iterator[tuple[int, ...]]:
@@ -136,21 +77,10 @@ def _options(
             yield Recomputed(way=way, blocks=0 if way == "none" else number)
 
 
-#: GPUs per node and nodes of the groups.
-GROUPS: tuple[tuple[tuple[int, ...], tuple[int, ...]], ...] = (
-    ((4,), (3,)),
-    ((3,), (3,)),
-    ((2, 1), (2, 1)),
-    ((4, 2), (1, 2)),
-    ((3, 2), (1, 1)),
-)
-
-
-def small_case(seed: int, split: NodeSplit, room: int | None = None) -> Places:
-    """5 layers on 2 or 3 nodes; one case in three has many equal times."""
-    most = 3 if seed % 3 == 0 else 20
-    gpus, nodes = GROUPS[seed % len(GROUPS)]
-    return random_places(seed, 5, gpus, nodes, split, most, room)
+def place_costs_of(seed: int, split: NodeSplit) -> PlaceCosts:
+    """Of a tiny instance in micro-batches of one."""
+    instance = random_instance(seed)
+    return place_costs(instance, next(iter(pipeline_strategies(instance, 1))), split)
 
 
 def finals_of(places: Places) -> dict[int, list[tuple[int, ...]]]:
@@ -209,13 +139,3 @@ def interrupted_once(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
 
     monkeypatch.setattr("solver.templates.generate.best_template", interrupted)
     return stopped
-
-
-def fits(costs: PlaceCosts, template: Template, micro_batches: int) -> bool:
-    """Whether every stage has room for its layers and the micro-batches in flight."""
-    places, p = places_for(costs, template), template.num_stages
-    each = zip(stage_places(places, template), template.stages, strict=True)
-    return all(
-        places.fits(place, places.held(p, k, micro_batches))[stage.layers]
-        for k, (place, stage) in enumerate(each)
-    )

@@ -1,13 +1,11 @@
 """What stages recompute: as little as fits, however it is worked out."""
 
-from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise, product
 
 import numpy as np
 import pytest
 
-from formulations.costs.placement import Placer
 from formulations.costs.stage_costs import (
     NEVER,
     StageCosts,
@@ -57,32 +55,6 @@ def test_least_time_is_that_of_all_options(seeds: list[int], schedule: str) -> N
                 assert (None if found >= 1 << 59 else int(found)) == least
             recomputed += bool(least)
     assert recomputed
-
-
-@pytest.mark.parametrize("seeds", few_and_many(range(60), 30))
-def test_devices_take_the_least_that_fits(seeds: Sequence[int]) -> None:
-    again = 0
-    for seed in seeds:
-        tables = cramped_tables(seed, "interleaved")
-        config, stages = tables.config, StageCosts(tables)
-        m = tables.num_micro_batches // config.dp
-        order = brute_force.all_orders(tables)[0]
-        placed = brute_force.place(tables, order)
-        groups = Placer(tables).costs(order).group_of_slot.reshape(config.pp, -1)[:, 0]
-        splits = np.array(list(brute_force.all_splits(tables))[-12:])
-        extra = stages.extra_of_splits(groups.tolist(), m, splits)
-        for i, split in enumerate(splits.tolist()):
-            for d, j in enumerate(groups.tolist()):
-                chunks = list(pairwise(split))[d :: config.pp]
-                least = brute_force.recomputed_ns(tables, placed, split, d, 0, m)
-                assert extra[d :: config.pp, i].tolist() == (least or [0] * config.vpp)
-                found = stages.recomputed(d, j, m, chunks)
-                times = [recomputed_ns(tables, j, *one) for one in zip(chunks, found, strict=True)]
-                assert times == (least or [0] * config.vpp)
-                fits = sum(memory_parts(tables, chunks, d, j, m, found)) <= tables.capacity_bytes[j]
-                assert fits == (least is not None)
-                again += bool(least and any(least))
-    assert again
 
 
 @pytest.mark.parametrize("schedule", [*SCHEDULES, "interleaved"])

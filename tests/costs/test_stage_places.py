@@ -1,19 +1,12 @@
 """Costs of stages with degrees of their own: as docs/cost.md says, and on one kind of nodes."""
 
-import numpy as np
-import pytest
-
-from formulations.costs.placement import Placer
 from formulations.costs.stage_places import StagePlacer, placement_of, stage_tables, with_stages
-from formulations.plan import Degrees
 from formulations.space import configs
 from formulations.space.layouts import layouts
 from formulations.space.slots import stage_places
-from tests.chain_instances import equal_nodes
 from tests.costs.drawn import drawn
 from tests.oracles.agreement import pages_suffice
 from tests.recorded import Cases, recorded, summary
-from tests.small_instances import plain_config
 from tests.stage_degrees import stage_instance
 
 test_pages_suffice = pages_suffice(0, 11, 16, 21, 38, 46, 54)
@@ -42,16 +35,3 @@ def test_places_are_the_recorded_ones() -> Cases:
             times = placed and summary([placed.send_ns, placed.sync_ns])
             nodes = [placer.num_nodes(x) for x in places]
             yield name, [rings, sends, tied, nodes, stages, times]
-
-
-@pytest.mark.parametrize(("tp", "dp"), [(1, 2), (2, 1), (2, 2)])
-def test_alike_degrees_cost_what_plans_of_one_degree_do(tp: int, dp: int) -> None:
-    """Two stages on nodes of two GPUs: in a node each, on both with the other, on two each."""
-    nodes = 2 * tp * dp // 2
-    alike = equal_nodes(nodes, 2, tp, dp, 2)
-    tables = stage_tables(
-        alike.instance, plain_config((nodes,), dp=dp, pp=2), ((0, Degrees(tp=tp)),)
-    )
-    by_place, placed = placement_of(tables, (0, 0)), Placer(tables).costs([0] * nodes)
-    for name in ("send_ns", "sync_ns", "sync_latency_ns", "gather_ns", "embedding_ns"):
-        assert np.array_equal(getattr(by_place, name), getattr(placed, name)), name

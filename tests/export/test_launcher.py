@@ -1,10 +1,8 @@
 """Hosts of exported files: each node has one name, which nothing else in the files can mean."""
 
 import os
-import random
 import stat
 import subprocess
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,7 +17,6 @@ from solver.export.registry import EXPORTERS
 from tests.export.read_back import check_files
 from tests.export.stored import JOBS, check_exports
 from tests.export_cases import job_of
-from tests.seeds import few_and_many
 
 test_scripts_are_as_stored = check_exports("accelerate")
 UNEVEN = job_of()
@@ -51,30 +48,6 @@ def test_bug_a_host_was_named_like_the_place_of_another() -> None:
     job = named("ok", "中国")
     check_files("megatron", job, megatron.files(job))
     assert megatron.files(job)[HOSTS].split() == ["plan-0", "ok-0", "plan-1"]
-
-
-@pytest.mark.parametrize("seeds", few_and_many(range(400), 20))
-def test_any_names_give_hosts_that_are_read_back_or_are_refused(
-    seeds: Sequence[int], tmp_path: Path
-) -> None:
-    written = 0
-    for seed in seeds:
-        rng = random.Random(seed)
-        names = {"".join(rng.choices("ab0-. !é中", k=rng.randint(1, 3))) for _ in range(2)}
-        if len(names) < 2:
-            continue
-        job = named(*sorted(names))
-        if EXPORTERS["megatron"].faults(job):
-            continue
-        texts = megatron.files(job)
-        check_files("megatron", job, texts)
-        assert not any(host.isdigit() for host in texts[HOSTS].splitlines())
-        (tmp_path / HOSTS).write_text(texts[HOSTS], encoding="utf-8")
-        groups = job.instance.cluster.node_groups
-        order = tuple(groups[node] for node in job.plan.node_order)
-        assert order_beside(job.instance, tmp_path) == order
-        written += 1
-    assert written
 
 
 def started(folder: Path, job: Job, host: str, **environment: str) -> list[str]:

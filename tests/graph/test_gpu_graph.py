@@ -7,7 +7,7 @@ from solver.graph.problem import Intervals
 from tests.conftest import present
 from tests.graph.drawn import staged_tables
 from tests.recorded import Cases, digest, recorded
-from tests.template_cases import finals_of, small_case
+from tests.template_cases import finals_of, place_costs_of
 
 
 @recorded("gpu_graph")
@@ -17,7 +17,7 @@ def test_graphs_are_the_recorded_ones() -> Cases:
         f"{split} {seed} {n}": GpuGraph(places, finals)
         for split in NodeSplit
         for seed in range(5)
-        for places in [small_case(seed, split, 3 * (seed % 2) or None)]
+        for places in [place_costs_of(seed, split).several]
         for n, finals in finals_of(places).items()
     }
     for name, tables in staged_tables().items():

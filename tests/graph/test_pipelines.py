@@ -8,14 +8,14 @@ from solver.graph.problem import Intervals
 from tests.conftest import present
 from tests.graph.drawn import NO_CUTOFF, figures, staged_tables
 from tests.recorded import Cases, digest, recorded
-from tests.template_cases import finals_of, small_case
+from tests.template_cases import finals_of, place_costs_of
 
 
 @recorded("pipelines")
 def test_templates_are_the_recorded_ones() -> Cases:
     for seed in range(10):
         split = list(NodeSplit)[seed % len(NodeSplit)]
-        places = small_case(seed, split, 4 * (seed % 3 == 1) or None)
+        places = place_costs_of(seed, split).several
         for number, finals in finals_of(places).items():
             pipelines = FreeDegrees(GpuGraph(places, finals), 2 + seed % 3)
             told: list[object] = [len(stage) for stage in pipelines.arcs]

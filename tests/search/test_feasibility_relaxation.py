@@ -56,23 +56,6 @@ def test_named_changes_are_those_that_give_a_plan(case: tuple[int, float]) -> No
         assert (text in remedies) == has_plan(allowed), text
 
 
-@pytest.mark.parametrize(
-    ("limit", "text"),
-    [
-        ("max_step_time_s", "^limits.max_step_time: {} s$"),
-        ("max_cost_usd_per_step", "^limits.max_cost_per_step: {} USD$"),
-    ],
-)
-def test_smallest_limit_is_named(limit: str, text: str) -> None:
-    """The best value is a limit that can be kept, and a nanosecond or cent less is none."""
-    idle = instance(search=SearchSpace(micro_batch=(1, 2)))
-    infeasibility = present(solve(idle.but(limits={limit: 1e-9})).infeasibility)
-    assert infeasibility.constraint.startswith("limits: ")
-    value = amount(infeasibility.remedy, text)
-    assert solve(idle.but(limits={limit: value})).plan is not None
-    assert solve(idle.but(limits={limit: value * (1 - 1e-9)})).plan is None
-
-
 @recorded("feasibility_relaxation")
 def test_reasons_and_remedies_are_the_recorded_ones() -> Cases:
     """Of too little memory, limits one by one and together, and lists without what is needed."""

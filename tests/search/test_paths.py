@@ -1,8 +1,5 @@
 """Paths as cuts: never above any simulated end, for any plan and any larger share."""
 
-from collections.abc import Sequence
-
-import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
@@ -21,10 +18,9 @@ from solver.search.paths import (
 )
 from tests import brute_force, recursion
 from tests.graph.drawn import drawn_tables
-from tests.loop_checks import feasible, judge, random_decisions
+from tests.loop_checks import random_decisions
 from tests.random_configs import random_tables
 from tests.recorded import Cases, digest, recorded
-from tests.seeds import few_and_many
 
 Schedules = st.sampled_from(["1f1b", "gpipe", "zb-h1", "interleaved"])
 Times = list[list[int]]  #: forward, backward, weight gradients of stages; transfers
@@ -106,14 +102,3 @@ def test_paths_are_the_recorded_ones() -> Cases:
         most = [largest_share(costs, ns) for ns in (-1, costs.longest_ns // 3)]
         tail = list(map(list, given)), known, most, whole_weights(opened), whole_weights(opened[:1])
         yield name, [*counts, *tail, digest([first, plans])]
-
-
-@pytest.mark.parametrize("seeds", few_and_many(range(0, 80, 4), 6))
-def test_largest_share_never_excludes_a_plan(seeds: Sequence[int]) -> None:
-    """No plan within a step time has a replica with more micro-batches than the bound."""
-    for costs, _ in feasible(seeds):
-        for order in brute_force.all_orders(costs):
-            for shares in brute_force.all_shares(costs):
-                made = Decisions(order, next(brute_force.all_splits(costs)), shares)
-                step = judge(costs, made)
-                assert step is None or max(shares) <= largest_share(costs, step)
