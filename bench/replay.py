@@ -17,7 +17,7 @@ from typing import Any
 from bench.command import command
 from bench.published_rules import Bamboo, Case, Varuna
 from bench.records import append, json_of, record, reference
-from formulations.instance.preemption import MEASURED
+from formulations.instance.instance import RECOVERIES
 from solver.replay.player import Replay, replay
 from solver.replay.policy import Checkpoints, Configuration, InFlight, Policy, Recovery
 from solver.replay.trace import Trace, failures_trace
@@ -104,7 +104,7 @@ _REMOVED = {
     "10m": (5, 21, 20, 15, 1, 17, 30, 28, 22, 16, 23, 12, 13, 25, 9),
 }
 _BAMBOO_RESTART_MS = 30_000
-_COSTS = dict(zip(MODELS, MEASURED, strict=True))
+_COSTS = dict(zip(MODELS, RECOVERIES, strict=True))
 
 #: Samples/s of Varuna and Bamboo by interval: Oobleck (SOSP 2023), table 2. That of Oobleck itself
 #: is in the inputs. GPT-3 does not fit Bamboo's memory.

@@ -22,7 +22,7 @@ from formulations.costs.stage_costs import StageCosts
 from formulations.costs.tables import CostTables
 from formulations.instance import Instance
 from formulations.plan import Plan, Recomputed, uniform_plan
-from formulations.space.layouts import layout_plan
+from formulations.space.slots import layout_plan
 
 Start = tuple[int, int]  #: node group, first slot
 

@@ -17,8 +17,8 @@ from formulations.instance import (
     SearchSpace,
     Workload,
 )
+from formulations.instance.instance import Preemption
 from formulations.instance.machines import Spot
-from formulations.instance.preemption import Preemption
 from formulations.instance.search import Overlap
 from formulations.instance.workload import OPTIMIZER_BYTES, OptimizerState, Recompute
 from formulations.plan import Configuration, Degrees

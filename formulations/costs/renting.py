@@ -39,7 +39,7 @@ from itertools import product
 from typing import NamedTuple
 
 from formulations.instance import Instance
-from formulations.instance.preemption import Preemption
+from formulations.instance.instance import Preemption
 from formulations.units import SECONDS_PER_HOUR
 
 #: Longer by e to this, all slowdowns are equal: no training ends, and products stay finite.

@@ -1,20 +1,20 @@
 """One planning problem: workload, cluster, profile, the space of plans, limits, objective.
 
-And families of them, which differ in how many nodes of each group they have.
+And what preemptions cost, by checkpoints and restarts; and families of problems, which differ in
+how many nodes of each group they have.
 """
 
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from itertools import product
 from math import ceil, prod
-from typing import Annotated, Literal
+from typing import Annotated, Literal, NamedTuple
 
 from pydantic import Field, model_validator
 
 from formulations.instance.cluster import Cluster
 from formulations.instance.lengths import Lengths
-from formulations.instance.machines import Evidence, GpuEvidence
-from formulations.instance.preemption import Preemption
+from formulations.instance.machines import NOT_STATED, Evidence, GpuEvidence, Kind
 from formulations.instance.profile import Calibration, Profile
 from formulations.instance.record import (
     MOST_CHOICES_OF_TERMS,
@@ -24,6 +24,7 @@ from formulations.instance.record import (
     Name,
     Quantity,
     Record,
+    Seconds,
     Section,
     Text,
     without_nulls,
@@ -31,6 +32,98 @@ from formulations.instance.record import (
 from formulations.instance.search import SearchSpace
 from formulations.instance.workload import Workload
 from formulations.units import GIB
+
+Pause = Annotated[Seconds, Quantity("time", most="100 h", example="2 min")]
+CheckpointEvery = Annotated[
+    float, Field(ge=1e-6, le=1e9), Quantity("time", least="1 ms", most="10000 h", example="10 min")
+]
+
+
+class PreemptionFile(Section):
+    """What preemptions cost: restarts from checkpoints, see `formulations.costs.renting`."""
+
+    restart_s: Pause | None = Field(None, validation_alias="restart")
+    """From a preemption to the next step, with another node in its place, such as 2 min. Default:
+    Varuna's for a model of this size, as measured for Oobleck."""
+    checkpoint_s: Pause | None = Field(None, validation_alias="checkpoint")
+    """Time of a checkpoint, such as 15 s. Default: as `restart`."""
+    checkpoint_every_s: CheckpointEvery | None = Field(None, validation_alias="checkpoint_every")
+    """Training between two checkpoints, such as 10 min. Default: what costs least."""
+    kind: Kind = "assumed"
+    """How the figures were found."""
+    source: Text = NOT_STATED
+    """Where the figures come from."""
+
+
+class Preemption(PreemptionFile):
+    """What a preemption costs where checkpoints are all that is left, as in Varuna."""
+
+    restart_s: Seconds
+    checkpoint_s: Seconds  #: during which nothing is trained
+
+
+#: What was measured of preemptions, with which Oobleck's Table 2 was made, by the model's size:
+#: on A40 nodes (SymbioticLab/Oobleck, tools/simulator, commit 103c477). Varuna's restart of
+#: BERT-large varies there with the number of nodes, from 49.1 to 112 s; 76 s is its default.
+RECOVERY_SOURCE = "public simulator of Oobleck (SOSP 2023)"
+NODE_READY_S = 45.0  #: from joining until a node can be used
+
+
+class RecoveryCosts(NamedTuple):
+    """Seconds that a model takes to recover; `parameters` of it, as hetplan counts them."""
+
+    model: str
+    parameters: int
+    oobleck_s: float
+    varuna_restart_s: float
+    varuna_checkpoint_s: float
+    bamboo_rebalance_s: float
+
+
+RECOVERIES = (
+    RecoveryCosts("BERT-large", 335_141_888, 2, 76, 15.8, 76),
+    RecoveryCosts("GPT-2", 354_823_168, 2, 83, 11.5, 80),
+    RecoveryCosts("GPT-3 medium", 355_871_744, 3, 78.7, 11.2, 100),
+    RecoveryCosts("GPT-3 2.7B", 2_651_553_280, 6, 515, 50, 230),
+    RecoveryCosts("GPT-3 6.7B", 6_658_404_352, 10, 701, 120, 450),
+)
+
+
+def measured_recovery(parameters: int) -> tuple[RecoveryCosts, float]:
+    """The smallest measured model of at least this size, and a factor on its costs.
+
+    The factor is 1; above the largest model it is the size in proportion.
+    """
+    costs = next(
+        (costs for costs in RECOVERIES if parameters <= costs.parameters),
+        RECOVERIES[-1],
+    )
+    return costs, max(1.0, parameters / costs.parameters)
+
+
+def measured_as(costs: RecoveryCosts, factor: float) -> str:
+    """Whose costs these are."""
+    scaled = f", times {factor:.3g} for the size" if factor > 1 else ""
+    return f"as {costs.model}{scaled}, {RECOVERY_SOURCE}"
+
+
+def resolve_preemption(written: PreemptionFile | None, parameters: int) -> Preemption:
+    """As written, else Varuna's for a model of this size; checkpoints as often as costs least."""
+    costs, factor = measured_recovery(parameters)
+    usual = {
+        "restart": NODE_READY_S + costs.varuna_restart_s * factor,
+        "checkpoint": costs.varuna_checkpoint_s * factor,
+    }
+    fields: dict[str, object] = dict(written or PreemptionFile())
+    missing = [name for name in usual if fields[f"{name}_s"] is None]
+    if missing:
+        source = f"Varuna's, {measured_as(costs, factor)}"
+        if written is not None:
+            source = f"{written.source}; {' and '.join(missing)} {source}"
+        fields |= {f"{name}_s": usual[name] for name in missing}
+        fields |= {"kind": "assumed", "source": source}
+    return Preemption.model_validate(fields)
+
 
 Minimize = Literal["step_time", "cost_per_step", "training_cost", "cost_per_useful_sequence"]
 Reserve = Annotated[Bytes, Quantity("size", most="10 TiB", example="1 GiB", rounded=ceil)]

@@ -19,9 +19,10 @@ from formulations.instance.instance import (
     Limits,
     LimitsFile,
     Objective,
+    PreemptionFile,
+    resolve_preemption,
 )
 from formulations.instance.lengths import LengthsFile, read_classes, resolve_lengths, with_lengths
-from formulations.instance.preemption import PreemptionFile, resolve_preemption
 from formulations.instance.profile import (
     Calibration,
     ProfileFile,

@@ -21,9 +21,8 @@ from solver.plan_figures import costs_of
 from solver.report.front import front_report
 from solver.report.front_picture import front_page, front_picture
 from solver.report.html.page import html_page
-from solver.report.lengths import lengths_page, step_text
+from solver.report.lengths import lengths_page, step_text, switch_page, switch_text
 from solver.report.step import chrome_trace
-from solver.report.switch import switch_page, switch_text
 from solver.report.text import plan_text
 from solver.simulate import Step, simulate_step
 from solver.switch_document import SwitchDocument

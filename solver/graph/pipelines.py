@@ -20,8 +20,7 @@ from formulations.costs.stage_costs import NEVER
 from formulations.costs.stage_places import StagePlacer
 from formulations.fleet import Template
 from formulations.plan import ByPlace, Degrees, Plan, Recomputed
-from formulations.space.layouts import layout_plan
-from formulations.space.slots import may_follow
+from formulations.space.slots import layout_plan, may_follow
 from solver.graph.gpu_graph import GpuGraph, State, Step
 from solver.graph.places import Places, places_of, stage_rings
 from solver.graph.problem import Arcs, Array, Intervals, Mask, Move, SplitProblem, by_message, walk

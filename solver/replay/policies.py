@@ -13,7 +13,7 @@ from typing import Literal
 from formulations.errors import NoPlanError, PlannerError
 from formulations.fleet import Pipeline
 from formulations.instance import Instance
-from formulations.instance.preemption import NODE_READY_S, costs_of_size, measured_as
+from formulations.instance.instance import NODE_READY_S, measured_as, measured_recovery
 from formulations.units import ceil_div, ceil_ns
 from solver.fleets.designs import designs_of, fleet_sizes, fleet_templates, generator_for
 from solver.fleets.fleet import starting
@@ -45,7 +45,7 @@ def recovery_of_size(
     policy: PolicyName, parameters: int, in_flight: InFlight
 ) -> tuple[int, Recovery, str]:
     """Pause after a failure, in ns, the rules of `policy`, and where these figures come from."""
-    costs, factor = costs_of_size(parameters)
+    costs, factor = measured_recovery(parameters)
     ready_ns = ceil_ns(NODE_READY_S)
     if policy == "ours":
         pause_s, recovery = costs.oobleck_s, Recovery(in_flight, None, ready_ns)

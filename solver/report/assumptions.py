@@ -9,8 +9,8 @@ from formulations.costs.context import context_methods
 from formulations.costs.experts import members_of
 from formulations.costs.renting import in_whole_steps
 from formulations.instance import Instance
+from formulations.instance.instance import Preemption
 from formulations.instance.machines import NOT_STATED, Evidence
-from formulations.instance.preemption import Preemption
 from formulations.instance.resolve_workload import has_flash
 from formulations.instance.search import Overlap
 from formulations.instance.workload import FLASH_PRECISIONS, FORMATS, MASTER_BYTES, OPTIMIZER_BYTES

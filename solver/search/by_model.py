@@ -18,7 +18,7 @@ from itertools import islice
 from formulations.costs.tables import CostTables
 from formulations.decisions import ALL_FREE, Given, decisions_of, even_shares
 from formulations.plan import Configuration, simulable
-from formulations.space.layouts import layouts
+from formulations.space.slots import layouts
 from solver.enumeration.engine import ConfigAnswer
 from solver.graph.problem import Intervals
 from solver.interrupt import Stop

@@ -32,8 +32,7 @@ from formulations.costs.tables import CostTables
 from formulations.decisions import Decisions
 from formulations.models.model import Model
 from formulations.plan import Configuration
-from formulations.space.layouts import slots_of
-from formulations.space.slots import runs_order
+from formulations.space.slots import runs_order, slots_of
 from solver.backends.outcome import Outcome
 from solver.heuristics.balance import SplitSpace
 from solver.interrupt import Deadline, Stop, held_back

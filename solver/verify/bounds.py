@@ -23,7 +23,7 @@ from formulations.plan import GRADIENTS_SPLIT, Configuration, Degrees, Plan, uni
 from formulations.schedules.registry import SCHEDULES, in_flight, stage_moments
 from formulations.space import PlanSpace
 from formulations.space.configurations import Nodes
-from solver.verify.families import NEVER
+from solver.verify.path_lengths import NEVER
 
 #: More than any step time, which `build_tables` sees to: no plan is faster if none fits.
 ANY_TIME_NS = NEVER - 1

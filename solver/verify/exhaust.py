@@ -27,9 +27,8 @@ from formulations.schedules.registry import SCHEDULES
 from solver.interrupt import Deadline
 from solver.simulate import Times, simulate, step_time_ns
 from solver.verify.bounds import Prover
-from solver.verify.families import NEVER
 from solver.verify.orders import OrderGraph
-from solver.verify.path_lengths import Remaining
+from solver.verify.path_lengths import NEVER, Remaining
 from solver.verify.refutation import Allowed, Refutation, question_of
 
 #: End times held at once.

@@ -20,8 +20,7 @@ from formulations.plan import (
     slots_of_order,
 )
 from formulations.space import PlanSpace
-from formulations.space.layouts import slots_of
-from formulations.space.slots import runs_order, stage_places
+from formulations.space.slots import runs_order, slots_of, stage_places
 from solver.document import PlanDocument
 from solver.verify.findings import Findings
 
@@ -171,7 +170,7 @@ class _PlanCheck:
             j, field = group_of.get(stage.node), f"replicas[0].stages[{k}].degrees"
             allowed = [degrees for i, degrees in places if i == j]
             if findings.one_of(field, stage.degrees, allowed) and j is not None:
-                # as `layouts` numbers them: behind the stage before if that has left GPUs of a node
+                # as layouts number them: behind the stage before if that has left GPUs of a node
                 layout.append(2 * places.index((j, stage.degrees)) + (gpus_left > 0))
                 taken = self.config.dp * stage.degrees.width
                 size = self.cluster.groups[j].gpus_per_node

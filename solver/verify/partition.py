@@ -10,7 +10,7 @@ import numpy as np
 
 from formulations.costs.intervals import Array
 from formulations.units import ceil_div
-from solver.verify.families import NEVER
+from solver.verify.path_lengths import NEVER
 
 Nodes = tuple[int, ...]  #: nodes by group
 Can = Callable[[Nodes, int], bool]

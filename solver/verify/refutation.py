@@ -32,9 +32,8 @@ from formulations.plan import Configuration
 from formulations.units import ceil_div
 from solver.interrupt import Deadline, TimeUp
 from solver.verify.bounds import Prover
-from solver.verify.families import members_of
 from solver.verify.orders import OrderGraph
-from solver.verify.path_lengths import Choices, LaneWays, Remaining
+from solver.verify.path_lengths import Choices, LaneWays, Remaining, members_of
 from solver.verify.stages import ChunkStages, Stages
 from solver.verify.windows import by_windows
 

@@ -20,9 +20,17 @@ from formulations.costs.intervals import Array, Mask, interval_maxima, interval_
 from formulations.plan import Configuration
 from formulations.schedules.registry import SCHEDULES, held
 from solver.verify.bounds import Prover
-from solver.verify.families import NEVER, Member, families, members_of
 from solver.verify.orders import OrderGraph
-from solver.verify.path_lengths import Choices, Costs, LaneWays, Remaining
+from solver.verify.path_lengths import (
+    NEVER,
+    Choices,
+    Costs,
+    LaneWays,
+    Member,
+    Remaining,
+    families,
+    members_of,
+)
 
 
 class Stages:

@@ -48,8 +48,7 @@ from formulations.costs.intervals import Array, Mask
 from formulations.instance.search import ScheduleName
 from formulations.schedules.graph import schedule_graph
 from formulations.schedules.operations import Kind
-from solver.verify.families import BACK, NEVER
-from solver.verify.path_lengths import Remaining
+from solver.verify.path_lengths import BACK, NEVER, Remaining
 from solver.verify.stages import Stages
 
 #: Classes at first; none is made narrower than this part of the claim.

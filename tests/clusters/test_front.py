@@ -5,9 +5,8 @@ from functools import cache
 
 import pytest
 
-from formulations.instance.instance import Family
+from formulations.instance.instance import Family, Preemption
 from formulations.instance.machines import Spot
-from formulations.instance.preemption import Preemption
 from solver.clusters.front import Figures, Front, Measure
 from solver.front_document import Aim, FrontDocument
 from solver.verify import verify_front

@@ -6,7 +6,7 @@ from itertools import pairwise, product
 import pytest
 
 from formulations.costs import renting
-from formulations.instance.preemption import Preemption
+from formulations.instance.instance import Preemption
 from tests.oracles.preemption import all_terms
 from tests.recorded import Cases, recorded
 from tests.small_instances import spot_instance

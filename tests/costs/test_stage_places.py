@@ -2,8 +2,7 @@
 
 from formulations.costs.stage_places import StagePlacer, placement_of, stage_tables, with_stages
 from formulations.space import configs
-from formulations.space.layouts import layouts
-from formulations.space.slots import stage_places
+from formulations.space.slots import layouts, stage_places
 from tests.costs.drawn import drawn
 from tests.oracles.agreement import pages_suffice
 from tests.recorded import Cases, recorded, summary

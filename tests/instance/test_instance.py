@@ -9,7 +9,17 @@ from pydantic import ValidationError
 
 from formulations.errors import InstanceError
 from formulations.instance import Instance
-from formulations.instance.instance import Family, gpu_evidence, margin_evidence
+from formulations.instance.instance import (
+    NODE_READY_S,
+    RECOVERIES,
+    RECOVERY_SOURCE,
+    Family,
+    PreemptionFile,
+    gpu_evidence,
+    margin_evidence,
+    measured_recovery,
+    resolve_preemption,
+)
 from formulations.instance.load import load_family
 from formulations.instance.profile import Calibration
 from tests.conftest import ROOT
@@ -118,3 +128,26 @@ def test_fasop_cluster_figures(reference: Path) -> None:
         assert group.gpu.memory_bytes == int(stated["gpu_memory_gib"][gpu] * 2**30)
         price = stated["prices_usd_per_hour"][f"{gpu} node (named {full})"] / parts
         assert group.price_usd_per_hour == pytest.approx(price)
+
+
+LARGEST = RECOVERIES[-1].parameters
+
+
+def test_what_is_not_written_is_varunas() -> None:
+    """Of the next larger model, above the largest in proportion; written figures stay.
+
+    45 s until a node is ready and a restart of 701 s.
+    """
+    sizes = (1, 335_141_888, 335_141_889, LARGEST, 2 * LARGEST)
+    costs = [(cost.model, factor) for cost, factor in map(measured_recovery, sizes)]
+    smaller = [*((name, 1.0) for name in ("BERT-large", "BERT-large", "GPT-2", "GPT-3 6.7B"))]
+    assert costs == [*smaller, ("GPT-3 6.7B", 2.0)]
+    usual = resolve_preemption(None, 2 * LARGEST)
+    assert (usual.restart_s, usual.checkpoint_s) == (NODE_READY_S + 2 * 701, 2 * 120)
+    assert usual.source.endswith(f"as GPT-3 6.7B, times 2 for the size, {RECOVERY_SOURCE}")
+    written = PreemptionFile(restart_s=5.0, kind="measured", source="ours")
+    decided = resolve_preemption(written, LARGEST)
+    assert (decided.restart_s, decided.checkpoint_s, decided.kind) == (5.0, 120, "assumed")
+    assert decided.source == f"ours; checkpoint Varuna's, as GPT-3 6.7B, {RECOVERY_SOURCE}"
+    stated = resolve_preemption(written.but(checkpoint_s=3.0), LARGEST)
+    assert (stated.checkpoint_s, stated.kind, stated.source) == (3.0, "measured", "ours")

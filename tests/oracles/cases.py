@@ -14,8 +14,7 @@ from formulations.instance.transformer import build_workload
 from formulations.instance.workload import OptimizerState, Precision, Recompute
 from formulations.plan import Configuration, Degrees, Plan, Recomputed
 from formulations.space import configs
-from formulations.space.layouts import layouts
-from formulations.space.slots import stage_places
+from formulations.space.slots import layouts, stage_places
 from tests.brute_force import all_splits
 from tests.oracles.layers import Model
 from tests.small_instances import ROOMY, gpu, nodes_of

@@ -9,7 +9,7 @@ from math import exp, expm1
 from typing import NamedTuple
 
 from formulations.instance import Instance
-from formulations.instance.preemption import Preemption
+from formulations.instance.instance import Preemption
 
 HALVINGS, LONGEST_S, LARGEST = 200, 1e9, exp(500.0)
 #: Preemptions per cycle that change no figure.

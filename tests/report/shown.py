@@ -48,10 +48,9 @@ from solver.report.front import Figures, front_report, subset_lines
 from solver.report.front_picture import Mark, draw_front, front_page
 from solver.report.html.page import html_page
 from solver.report.layout import Labelled, draw
-from solver.report.lengths import lengths_page, step_text
+from solver.report.lengths import lengths_page, step_text, switch_page, switch_text
 from solver.report.replay import draw_replays, replay_json, replay_text
 from solver.report.step import chrome_trace, timeline_data
-from solver.report.switch import switch_page, switch_text
 from solver.report.text import chain_text, plan_text, solution_text
 from solver.result import Infeasibility, Moment, OtherTarget, Status, Termination
 from solver.simulate import Step, simulate_step

@@ -3,3 +3,6 @@
 from tests.report.shown import check_stored
 
 test_steps_are_as_stored = check_stored("lengths")
+
+
+test_switches_are_as_stored = check_stored("switch", "switch_page")

@@ -9,7 +9,7 @@ import pytest
 from formulations.instance import Instance
 from formulations.switching.shards import Kind, layout_of
 from formulations.switching.switch import port_bound, published_plan, switch_of
-from solver.report.switch import gpu_names
+from solver.report.lengths import gpu_names
 from tests.oracles.switch import needs
 from tests.recorded import Cases, recorded
 from tests.small_instances import expert_instance, random_instance

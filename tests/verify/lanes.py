@@ -8,9 +8,8 @@ from numpy.typing import NDArray
 
 from formulations.schedules.graph import schedule_graph
 from solver.simulate import Times, simulate
-from solver.verify.families import Member, members_of
 from solver.verify.orders import Step
-from solver.verify.path_lengths import Choices, Costs, LaneWays, Remaining
+from solver.verify.path_lengths import Choices, Costs, LaneWays, Member, Remaining, members_of
 
 Array = NDArray[np.int64]
 

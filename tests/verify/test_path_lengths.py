@@ -1,7 +1,20 @@
 """Shortest ways through the choices of devices, against all ways."""
 
 import numpy as np
+import pytest
+from numpy.typing import NDArray
 
+from formulations.instance.search import ScheduleName
+from formulations.schedules.graph import schedule_graph
+from formulations.schedules.registry import SCHEDULES
+from solver.simulate import Times, simulate
+from solver.verify.path_lengths import (
+    Member,
+    Visits,
+    families,
+    members_of,
+    of_one_chunk,
+)
 from tests.recorded import Cases, digest, recorded, summary
 from tests.verify.lanes import Lane
 
@@ -17,3 +30,70 @@ def test_lengths_are_as_recorded() -> Cases:
             parts += [lengths, shortest.added(k, members), shortest.busiest(k, 10**9)]
             parts += [shortest.within(k, members, int(np.median(lengths)))]
         yield f"lane {lane.seed}", digest(summary(parts))
+
+
+Array = NDArray[np.int64]
+
+SIZES = [(1, 2), (2, 1), (2, 7), (3, 4), (3, 12), (5, 2), (5, 7), (5, 12)]
+
+
+def length(member: Member, k: int, times: Array) -> int:
+    """Of a member for device k; times: [6, v, p] of `Costs` of every virtual stage."""
+
+    def visited(visits: Visits) -> Array:
+        return np.asarray(np.einsum("cx,xcp->p", np.array(visits), times[[0, 1, 3]]))
+
+    device = (np.array(member.times).reshape(6, -1) * times[:, :, k]).sum()
+    before, after = visited(member.before)[:k].sum(), visited(member.after)[k + 1 :].sum()
+    return int(device + before + member.beyond * after)
+
+
+@pytest.mark.parametrize("blocking", [False, True])
+@pytest.mark.parametrize("schedule", ["1f1b", "gpipe", "zb-h1", "interleaved"])
+@pytest.mark.parametrize(("p", "m"), SIZES)
+def test_no_member_is_longer_than_the_simulated_step(
+    schedule: ScheduleName, p: int, m: int, blocking: bool
+) -> None:
+    """Random stages with transfers: the last operation of the first or the own device is later.
+
+    What comes back to the first device has a weight gradient behind it, if these are put off.
+    """
+    rng, rules = np.random.default_rng(p * 100 + m), SCHEDULES[schedule]
+    v, m = (2 + m % 2, p * m) if rules.interleaves else (1, m)
+    forward, backward, weight = rng.integers(1, 50, (3, p * v, 1))
+    send = rng.integers(0, 30, (p * v - 1, 1))
+    graph, weight = schedule_graph(schedule, p, m, v), weight * rules.splits_backward
+    late = weight if rules.splits_backward else None
+    end = simulate(graph, Times(forward, backward, send, weight=late, blocking=blocking))
+    last = end[graph.last, 0]
+    into, onward = np.concatenate([[[0]], send]), np.concatenate([send, [[0]]])
+    timed = [forward, backward, weight, into, onward * blocking, into * blocking]
+    times = np.array(timed).reshape(6, v, p)
+    for k in range(p):
+        numbers = np.array(m)
+        members = families(schedule, p, m, v)[k] if v > 1 else members_of(schedule, p, k, numbers)
+        assert members
+        for member in members:
+            rest = int(times[2, 0, 0]) * (member.back and k > 0)
+            assert length(member, k, times) + rest <= last[0 if member.back else k]
+
+
+def test_equal_stages_of_1f1b_by_hand() -> None:
+    """Stage 1 of 4, m 8: 6 forwards, 8 backwards, one way beyond; 2 turns leave 4 pairs."""
+    members = members_of("1f1b", 4, 1, np.array(8))
+    assert of_one_chunk((6, 8, 7), back=True, beyond=1) in members
+    assert of_one_chunk((4, 4, 0), back=True, beyond=3) in members
+    assert of_one_chunk((8, 8, 8), back=False, beyond=0) in members
+    longer = of_one_chunk((4, 4, 0), True, 1)  # by every count, on the same ways
+    assert longer.covers(of_one_chunk((3, 4, 0), True, 1))
+    assert not longer.covers(of_one_chunk((3, 4, 0), True, 2))
+    assert not longer.covers(of_one_chunk((4, 4, 0), False, 1))
+
+
+@pytest.mark.parametrize("schedule", ["gpipe", "zb-h1"])
+@pytest.mark.parametrize("p", [1, 2, 4, 7])
+def test_members_grow_with_the_number_of_micro_batches(schedule: ScheduleName, p: int) -> None:
+    """No member is shorter for a larger m, so that a largest m can be found by halving."""
+    for k in range(p):
+        for member in members_of(schedule, p, k, np.arange(1, 16)):
+            assert all((np.diff(np.asarray(count)) >= 0).all() for count in member.times[:3])
