@@ -69,17 +69,9 @@ class Coverage:
         counts = self._counts[nodes] >> (self.faults + 1)
         return tuple(x + self.faults + 1 for x in range(counts.bit_length()) if counts >> x & 1)
 
-    def covers(self, nodes: int) -> bool:
-        """Whether `nodes` is a sum of f + 1 sizes or more."""
-        return self.makes(nodes, self.faults + 1)
-
     def makes(self, nodes: int, pipelines: int) -> bool:
         """Whether `nodes` is a sum of at least `pipelines` sizes; 0 is the sum of none."""
         return self._counts[nodes] >> max(pipelines, 0) > 0
-
-    def gaps(self, first: int) -> tuple[int, ...]:
-        """Numbers from `first` to `most_nodes` that are not covered."""
-        return tuple(n for n in range(first, self.most_nodes + 1) if not self.covers(n))
 
 
 #: Sets that are tried for the fewest sizes: some seconds, with n0 = 50 nodes and one fault.

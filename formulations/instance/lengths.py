@@ -10,7 +10,6 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from formulations.errors import all_of
-from formulations.instance.cluster import Cluster
 from formulations.instance.documents import Place
 from formulations.instance.length_classes import (
     LengthClass,
@@ -32,9 +31,9 @@ from formulations.instance.record import (
     first_beyond,
     shown,
 )
+from formulations.instance.resolve_search import Given
 from formulations.instance.resolve_workload import WorkloadFile, flash_remedy, only_origin
 from formulations.instance.transformer import Architecture
-from formulations.instance.workload import Workload
 from formulations.units import ceil_div
 
 Rows = Literal["packed", "padded"]
@@ -234,15 +233,10 @@ def with_lengths(
 
 
 def resolve_lengths(
-    written: LengthsFile | None,
-    place: Place,
-    classes: tuple[LengthClass, ...],
-    cluster: Cluster,
-    architecture: Architecture,
-    workload: Workload,
-    profiled: bool,
+    written: LengthsFile | None, place: Place, classes: tuple[LengthClass, ...], given: Given
 ) -> Lengths | None:
     """What a step holds. Raises InstanceError for what does not fit the cluster, or attention."""
+    cluster, architecture, workload = given.cluster, given.architecture, given.workload
     if written is None:
         return None
     if cluster.has_joined_nodes:
@@ -251,7 +245,7 @@ def resolve_lengths(
         problem = "packed rows without flash attention, which alone keeps their sequences apart"
         remedy = flash_remedy(cluster, workload.precision)
         raise place.at("rows").error(problem, f"padded, or {remedy}")
-    if profiled and not written.strategies:
+    if given.profile and not written.strategies:
         problem = "rows of many lengths, with a profile, whose layer times are of one"
         raise place.error(problem, "measured strategies here, or no profile")
     strategies, listed = written.strategies or [], place.at("strategies")

@@ -144,11 +144,8 @@ def _resolve(written: InstanceFile, place: Place, folder: Path) -> Instance:
     chosen = resolve_search(wrong, given)
     wrong.errors += untrained_errors(given, place.at("workload"))
     wrong.errors += _unlike(given, place.at("workload", "precision"))
-    factors, kinds = place.at("calibration"), given.kinds
-    wrong.of(check_calibration, written.calibration, factors, kinds, cluster)
-    lengths = written.lengths, place.at("lengths"), classes
-    model = given.architecture, workload, profile is not None
-    mixed = wrong.of(resolve_lengths, *lengths, cluster, *model)
+    wrong.of(check_calibration, written.calibration, place.at("calibration"), given.kinds, cluster)
+    mixed = wrong.of(resolve_lengths, written.lengths, place.at("lengths"), classes, given)
     if chosen is None or wrong.errors:
         raise joined(wrong.errors)
 

@@ -31,11 +31,6 @@ class Verification:
     reservations: tuple[str, ...] = ()
 
     @property
-    def ok(self) -> bool:
-        """Whether nothing was found wrong."""
-        return not self.problems
-
-    @property
     def complete(self) -> bool:
         """Whether all that was claimed was found true."""
         return not (self.problems or self.unproved or self.reservations)
