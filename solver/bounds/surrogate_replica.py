@@ -67,13 +67,25 @@ class SurrogateReplica:
         slots = np.array(config.nodes_used) * self.tables.slots_per_node
         self.slots = slots[self.costs.groups]
         work = self.costs.work[:, 0, -1]
-        # [J] weights to try: of the fastest class alone, and like the speeds.
-        speeds = np.maximum(1, np.round(FINEST_WEIGHT * work.min() / work)).astype(np.int64)
-        self.weightings = [np.array(np.arange(len(work)) == work.argmin(), dtype=np.int64), speeds]
+        self.weightings = self._weights(work)
         self.allowed = [
             np.stack([allowed_layers(intervals, k, [j], [self.micro_batches]) for j in groups])
             for k in range(config.pp)
         ]
+
+    def _weights(self, work: Array) -> list[Array]:
+        """[J] weights to try: of the fastest class alone, of it above all others, by speed."""
+        fastest = np.arange(len(work)) == work.argmin()
+        speeds = np.maximum(1, np.round(FINEST_WEIGHT * work.min() / work)).astype(np.int64)
+        weightings = [fastest.astype(np.int64), speeds]
+        if len(work) > 2:
+            # Others by rank, from 0 for the slowest. With the least weight of the fastest, one of
+            # its slots per replica more than their mean, rounded down, is too heavy.
+            slower = np.argsort(np.argsort(-work, kind="stable"))
+            more = self.tables.config.dp - int(self.slots[fastest].sum()) % self.tables.config.dp
+            heavy = int(slower[~fastest] @ self.slots[~fastest]) // more + 1
+            weightings.insert(1, np.where(fastest, heavy, slower))
+        return weightings
 
     def weighed(self, weights: Array, unit: int = 1) -> Resources:
         """With the most that the surrogate replica weighs, in these units."""
