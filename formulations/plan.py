@@ -180,6 +180,12 @@ class ByPlace:
     instance: Instance
     config: Configuration
     places: tuple[Place, ...]
+    filled: tuple[int, ...] | None = None  #: GPUs of a node of every group that stages take; all
+
+    @property
+    def node_gpus(self) -> tuple[int, ...]:
+        """[J] GPUs of a node of every group that stages fill."""
+        return self.filled or tuple(g.gpus_per_node for g in self.instance.cluster.groups)
 
 
 def simulable(instance: Instance, config: Configuration) -> bool:

@@ -194,7 +194,7 @@ class _Floor:
     def __init__(self, places: ByPlace) -> None:
         self.instance, self.config, self.places = places.instance, places.config, places.places
         self.used, self.node, self.rest = [0] * len(places.instance.cluster.groups), 0, 0
-        self.begun = list[Degrees]()
+        self.begun, self.node_gpus = list[Degrees](), places.node_gpus
 
     def take(self, code: int) -> list[Group] | None:
         """GPUs of every replica of a stage; None where it cannot stand so, or be launched."""
@@ -205,7 +205,7 @@ class _Floor:
         last = len(self.begun) == config.pp
         if not may_follow(self.instance, config.zero, self.begun[0], degrees, last):
             return None
-        size, gpus = cluster.groups[j].gpus_per_node, config.dp * degrees.width
+        size, gpus = self.node_gpus[j], config.dp * degrees.width
         if together:  # behind the stage before, in its node
             if not self.rest or gpus > self.rest or cluster.node_groups[self.node] != j:
                 return None

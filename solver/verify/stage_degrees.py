@@ -35,11 +35,10 @@ from formulations.costs.plan_costs import PlanCosts, plan_costs
 from formulations.costs.stage_places import StagePlacer, stage_tables
 from formulations.costs.tables import CostTables
 from formulations.costs.transfers import outside_ns
-from formulations.instance import Instance
-from formulations.plan import Configuration, Degrees, Group, Place, Plan, Replica, Stage
+from formulations.plan import ByPlace, Configuration, Degrees, Place, Plan, Recomputed
 from formulations.schedules.registry import in_flight
 from formulations.space import PlanSpace
-from formulations.space.slots import may_follow, stage_places
+from formulations.space.slots import layout_plan, may_follow, stage_places
 from formulations.units import ceil_div
 from solver.interrupt import Deadline
 from solver.verify.bounds import Prover
@@ -74,16 +73,18 @@ class Move:
 class StageGraph(OrderGraph):
     """The graph of one config of an instance; its own instance and config are by place."""
 
-    def __init__(self, instance: Instance, config: Configuration, places: Sequence[Place]) -> None:
+    def __init__(self, by_place: ByPlace) -> None:
+        instance, config, places = by_place.instance, by_place.config, by_place.places
         self.cluster, self.whole, self.places = instance.cluster, config, places
-        super().__init__(stage_tables(instance, config, tuple(places)))
+        self.by_place, self.node_gpus = by_place, by_place.node_gpus
+        super().__init__(stage_tables(instance, config, places))
         self.width, self.lanes = config.dp, range(1)
         self.placer = StagePlacer(self.tables)
 
     def _gpus(self, place: int) -> tuple[int, int]:
         """Of a node, and of all replicas of a stage."""
         j, degrees = self.places[place]
-        return self.cluster.groups[j].gpus_per_node, self.whole.dp * degrees.width
+        return self.node_gpus[j], self.whole.dp * degrees.width
 
     def _moves(self, before: Standing | None) -> Iterator[Move]:
         """Where the next stage may stand."""
@@ -175,33 +176,17 @@ class StageGraph(OrderGraph):
     def plan(self, prover: Prover, steps: Sequence[int], ends: Sequence[int]) -> Plan:
         """The plan of these steps and layer boundaries; `prover`: of the instance by place."""
         m = self.instance.workload.global_batch // self.whole.micro_batch // self.whole.dp
-        moves = [row[i] for row, i in zip(self._levels, steps, strict=True)]
-        costs, rows = prover.stage_costs(self.config), list[list[Stage]]()
-        for k, move in enumerate(moves):
-            x, layers = move.after.place, (ends[k], ends[k + 1])
-            in_flight_of = ((in_flight(self.whole.schedule, self.whole.pp, k, m), 0),)
-            recomputed = costs.recomputed_of(x, in_flight_of, layers)
-            degrees = self.places[x][1]
-            rows.append(
-                [
-                    Stage(layers=layers, group=group, degrees=degrees, recomputed=recomputed)
-                    for group in self._groups(move)
-                ]
-            )
-        nodes = dict.fromkeys(stage.group.node for row in rows for stage in row)
-        replicas = [Replica(micro_batches=m, stages=row) for row in zip(*rows, strict=True)]
-        return Plan(config=self.whole, node_order=tuple(nodes), replicas=tuple(replicas))
+        costs, layout = prover.stage_costs(self.config), list[int]()
+        for row, i in zip(self._levels, steps, strict=True):
+            before, after = row[i].before, row[i].after
+            together = before is not None and before.used == after.used
+            layout.append(2 * after.place + together)  # as layouts are numbered
 
-    def _groups(self, move: Move) -> Iterator[Group]:
-        """GPUs of every replica."""
-        j, degrees = self.places[move.after.place]
-        size, gpus = self._gpus(move.after.place)
-        last_node = self.cluster.first_node[j] + move.after.used[j]
-        node = last_node - self.placer.num_nodes(move.after.place)
-        start = move.after.taken - gpus if gpus <= size else 0
-        for gpu in range(start, start + gpus, degrees.width):
-            slot = range(gpu % size, gpu % size + degrees.width)
-            yield Group(node=node + gpu // size, gpus=tuple(slot))
+        def recomputed(k: int, place: int, layers: tuple[int, int]) -> Recomputed:
+            held = in_flight(self.whole.schedule, self.whole.pp, k, m), 0
+            return costs.recomputed_of(place, (held,), layers)
+
+        return layout_plan(self.by_place, layout, ends, [m] * self.whole.dp, recomputed)
 
 
 class StageWork:
@@ -294,7 +279,8 @@ def exhaust_stages(
 
     Raises TimeUp.
     """
-    graph = StageGraph(prover.instance, config, stage_places(prover.instance, config))
+    places = stage_places(prover.instance, config)
+    graph = StageGraph(ByPlace(prover.instance, config, places))
     if graph.steps is None:
         return None
     if not graph.steps:

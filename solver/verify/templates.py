@@ -25,7 +25,7 @@ from formulations.fleet import Design, Strategy, Template
 from formulations.instance import Instance
 from formulations.instance.record import can_be_simulated
 from formulations.node_sharing import NodeSplit, filled, may_start
-from formulations.plan import Configuration, Degrees, Plan
+from formulations.plan import ByPlace, Configuration, Degrees, Plan
 from formulations.space import PlanSpace
 from formulations.space.configurations import pipeline_strategies
 from formulations.units import NANOSECONDS_PER_SECOND, seconds
@@ -98,16 +98,12 @@ class TemplateGraph(StageGraph):
     def __init__(self, space: PipelineSpace, strategy: Strategy, config: Configuration) -> None:
         self.space, self.strategy = space, strategy
         used = [j for j, count in enumerate(space.counts) if count]
-        places = [(j, Degrees(tp=g)) for j in used for g in space.degrees[j]]
-        super().__init__(space.alone, config, places)
+        places = tuple((j, Degrees(tp=g)) for j in used for g in space.degrees[j])
+        super().__init__(ByPlace(space.alone, config, places, tuple(space.node_gpus)))
         self.by_gpus = {
             degrees.tp: stage_tables(space.instance, strategy, degrees.tp, config.pp)
             for _, degrees in places
         }
-
-    def _gpus(self, place: int) -> tuple[int, int]:
-        j, degrees = self.places[place]
-        return self.space.node_gpus[j], degrees.tp
 
     def _moves(self, before: Standing | None) -> Iterator[Move]:
         for move in super()._moves(before):

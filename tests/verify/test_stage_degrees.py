@@ -3,6 +3,7 @@
 import pytest
 
 from formulations.costs.plan_costs import plan_costs
+from formulations.plan import ByPlace
 from formulations.space import PlanSpace, configs
 from formulations.space.slots import stage_places
 from solver.interrupt import Deadline
@@ -40,7 +41,7 @@ def test_bounds_and_graphs_are_as_recorded() -> Cases:
         instance = stage_instance(seed)
         space, parts = PlanSpace(instance), list[object]()
         for config in (config for config in configs(instance) if config.per_stage):
-            graph = StageGraph(instance, config, stage_places(instance, config))
+            graph = StageGraph(ByPlace(instance, config, stage_places(instance, config)))
             parts += [StageWork(Prover(space)).bound_ns(config), digest(graph.places)]
             for step in graph.steps or ():
                 parts += [step.source, step.target, step.group, step.send, step.tail]
