@@ -174,23 +174,19 @@ class CostTables:
         return np.diff(self.blocks_before) > 0
 
 
-def _optimizer_ns(
-    instance: Instance, config: Configuration, memory: Sequence[LayerMemory]
+def optimizer_ns(
+    instance: Instance, config: Configuration, j: int, parameters: Array, experts: Array
 ) -> Array:
-    """[L, J]: read gradient and fp32 state, write state and parameter, at memory bandwidth."""
+    """[n] on group j: read gradient and fp32 state, write state and parameter, from its memory.
+
+    parameters, experts: [n] on one GPU, see `formulations.costs.memory.layer_parameters`.
+    """
     workload = instance.workload
     touched = workload.gradient_bytes + 2 * workload.optimizer_bytes + workload.parameter_bytes
-    speeds = [g.gpu.memory_bandwidth_bytes_per_s for g in instance.cluster.groups]
-    columns = [
-        [
-            ceil_count(config.own_states(count, j, routed) * touched / speed * 1e9)
-            for count, routed in zip(
-                memory[j].parameters.tolist(), memory[j].experts.tolist(), strict=True
-            )
-        ]
-        for j, speed in enumerate(speeds)
-    ]
-    return np.array(columns, dtype=np.int64).T.copy()
+    speed = instance.cluster.groups[j].gpu.memory_bandwidth_bytes_per_s
+    counts = zip(parameters.tolist(), experts.tolist(), strict=True)
+    states = [config.own_states(alike, j, routed) for alike, routed in counts]
+    return np.array([ceil_count(n * touched / speed * 1e9) for n in states], dtype=np.int64)
 
 
 def send_bytes(instance: Instance, degrees: Degrees, micro_batch: int) -> int:
@@ -250,6 +246,10 @@ def build_tables(
     memory = layer_memory(instance, config)
     workload = instance.workload
     parameters = np.stack([by_group.parameters for by_group in memory], axis=1)
+    optimizer = [
+        optimizer_ns(instance, config, j, by_group.parameters, by_group.experts)
+        for j, by_group in enumerate(memory)
+    ]
     blocks = np.array([layer.is_block for layer in workload.layers], dtype=np.int64)
     tables = CostTables(
         instance=instance,
@@ -258,7 +258,7 @@ def build_tables(
         backward_ns=first_way.backward_ns,
         recompute_ns=tuple(way.backward_ns - first_way.backward_ns for way in ways),
         weight_ns=first_way.weight_ns,
-        optimizer_ns=_optimizer_ns(instance, config, memory),
+        optimizer_ns=np.stack(optimizer, axis=1),
         memory=memory,
         gradient_bytes=workload.gradient_bytes * parameters,
         gather_bytes=workload.parameter_bytes * parameters * GATHER_FACTORS[config.zero],

@@ -21,7 +21,7 @@ from formulations.costs.intervals import Array, interval_sums
 from formulations.costs.memory import layer_parameters
 from formulations.costs.placement import NodeTerms, Placer
 from formulations.costs.sharding import GATHER_FACTORS, SYNC_FACTORS, expert_rings_ns
-from formulations.costs.tables import CostTables
+from formulations.costs.tables import CostTables, optimizer_ns
 from formulations.costs.transfers import neighbours
 from formulations.instance import Instance, NodeGroup
 from formulations.plan import Configuration
@@ -168,13 +168,10 @@ class LeastCosts:
                 each, once = self._collective_ns(factor, width * parameters[:, self.used])
                 layers, start = layers + each, start + once
             layers = layers + expert_rings_ns(self.instance, config, factor, width * experts)
-        # the optimizer, [U, used groups]
-        columns = []
-        touched = workload.gradient_bytes + 2 * workload.optimizer_bytes + workload.parameter_bytes
-        for j, group in zip(self.used, self.groups, strict=True):
-            rows = zip(parameters[:, j].tolist(), experts[:, j].tolist(), strict=True)
-            states = np.array([self.config.own_states(n, j, routed) for n, routed in rows])
-            columns.append(at_least_ns(touched * states / group.gpu.memory_bandwidth_bytes_per_s))
+        columns = [
+            optimizer_ns(self.instance, config, j, parameters[:, j], experts[:, j])
+            for j in self.used
+        ]
         return layers[:, None] + np.stack(columns, axis=1), start
 
     def _collective_ns(self, factor: float, sizes_bytes: Array) -> tuple[Array, int]:
