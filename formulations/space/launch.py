@@ -184,8 +184,10 @@ def _has_shard_groups(instance: Instance, config: Configuration, number: int) ->
         (slot, groups[j].gpus_per_node // slot.width, groups[j].zone)
         for j, slot in zip(config.groups_used, config.degrees_used, strict=False)
     }
-    per_node = max(count for _, count, _ in slots)
-    return len(slots) == 1 and (size % per_node == 0 or per_node % size == 0)
+    if len(slots) != 1:  # none where stages have their own degrees
+        return False
+    [(_, per_node, _)] = slots
+    return size % per_node == 0 or per_node % size == 0
 
 
 #: All values of the fields that rules are about, the widest last where there is one value.

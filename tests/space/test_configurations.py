@@ -123,6 +123,17 @@ def in_oracle_words(config: Configuration) -> Config:
     return Config(*head, *experts, schedule, *shards, config.recompute)
 
 
+def test_bug_shard_groups_of_stages_with_degrees_of_their_own_were_a_traceback() -> None:
+    """These have one, beside other configurations of a node of eight GPUs with one and two."""
+    instance = with_parts()
+    wide = instance.cluster.groups[0].but(gpus_per_node=8)
+    degrees = {"degrees": "per_stage", "tensor_parallel": (1, 2), "pipeline_parallel": (1, 2)}
+    search = {**degrees, "zero": (1,), "optimizer_instances": (1, 2)}
+    instance = instance.but(cluster={"groups": (wide,)}, search=search)
+    found = {(config.per_stage, config.optimizer_instances) for config in configs(instance)}
+    assert found == {(True, 1), (False, 1), (False, 2)}
+
+
 @pytest.mark.parametrize("target", ["megatron", "any"])
 @each_of(range(120), 30)
 def test_all_that_the_documentation_describes_is_listed(seed: int, target: Target) -> None:
