@@ -12,7 +12,7 @@ with loading():
     import typer
 
     from formulations.errors import PlannerError
-    from solver.cli import clusters, fleets, plans, setup, solving
+    from solver.cli import fleets, plans, setup, solving
     from solver.cli.terminal import say
 
 app = typer.Typer(
@@ -64,7 +64,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "solve": solving.solve_command,
     "shortlist": solving.shortlist_command,
     "cross-check": solving.cross_check_command,
-    "pareto": clusters.pareto_command,
+    "pareto": solving.pareto_command,
     "lengths": solving.lengths_command,
     "templates": fleets.templates_command,
     "verify": plans.verify_command,

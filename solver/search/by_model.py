@@ -1,5 +1,7 @@
 """All configs that bounds leave open by one model, CP-SAT's or MILP's: two more witnesses.
 
+And the model of a plan's configuration as a file, for other engines and other eyes.
+
 The model is exact whatever gap is asked for, but looks for no plan that is within the gap of the
 best one. What it proves of the objective bounds each of the configurations that it holds.
 
@@ -11,16 +13,24 @@ misses.
 """
 
 import logging
+import os
+import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
+from pathlib import Path
 
+from formulations.costs.placement import Placer
 from formulations.costs.tables import CostTables
 from formulations.decisions import ALL_FREE, Given, decisions_of, even_shares
-from formulations.plan import Configuration, simulable
+from formulations.errors import PlannerError
+from formulations.models.step_time import OneConfig
+from formulations.plan import Configuration, Plan, simulable
 from formulations.space.slots import layouts
 from solver.enumeration.engine import ConfigAnswer
 from solver.graph.problem import Intervals
+from solver.heuristics.balance import SplitSpace
+from solver.heuristics.time_tables import TimeTables
 from solver.interrupt import Stop
 from solver.options import SolveOptions
 from solver.result import ConfigRecord, Reason, objective_weight
@@ -28,7 +38,14 @@ from solver.search.critical_path import CutLoop, Family, Found, model_engine
 from solver.search.enumeration import enumerate_config
 from solver.search.fathoming import Closer, Closing
 from solver.search.incumbents import Incumbent
-from solver.search.paths import CutPool, OpenConfig
+from solver.search.paths import (
+    CutPool,
+    OpenConfig,
+    first_cuts,
+    harvest,
+    largest_share,
+    shares_of,
+)
 
 #: Ways to lay out stages with degrees of their own that a model tells apart, of one configuration.
 MOST_LAYOUTS = 200
@@ -152,3 +169,41 @@ class AtOnce:
                 bound_ns=None if reason == "infeasible" else bound_ns,
             )
             yield Closing(record, plan)
+
+
+def write_model(options: SolveOptions, times: TimeTables, plan: Plan | None, pool: CutPool) -> None:
+    """Writes the joint model of the plan's config where the options ask for it.
+
+    With cuts of a pool, the first ones and the plan's own. No replica may have more micro-batches
+    than a plan as fast as this one can have. The plan is valued at its simulated step time; if the
+    pool's cuts proved that no plan is faster, that is the optimum. The file is written whole or not
+    at all; without a plan it is not.
+    """
+    path, method = options.write_model, options.method
+    if path is None or method not in ("cpsat", "milp"):
+        return
+    if plan is None:
+        _log.warning("%s is not written: there is no plan whose configuration it would model", path)
+        return
+    if plan.config.per_stage:
+        _log.warning("%s is not written: every stage of the plan has degrees of its own", path)
+        return
+    engine, tables, config = model_engine(method), times.costs(plan.config), plan.config
+    decisions, space = decisions_of(tables.instance, plan), SplitSpace(tables)
+    placement = Placer(tables).costs(decisions.order)
+    step_time_ns = harvest(space, placement, decisions, (), 0).step_time_ns
+    given = Given(largest_share=largest_share(tables, step_time_ns))
+    built, shares = OneConfig(engine.model(), tables, given), shares_of(tables, given)
+    cuts = {*pool.of(config), *harvest(space, placement, decisions, shares, 0).cuts}
+    for m in shares:
+        cuts.update(first_cuts(config.schedule, config.pp, m, *config.chunking))
+    for cut in sorted(cuts):
+        built.add_cut(cut)
+    target = Path(os.path.realpath(path))
+    try:
+        with tempfile.TemporaryDirectory(dir=target.parent) as folder:
+            written = Path(folder) / target.name
+            engine.write(built.model.native, written)
+            os.replace(written, target)
+    except OSError as error:
+        raise PlannerError(f"cannot write {path}: {error.strerror or error}") from error

@@ -59,7 +59,7 @@ def solve(
         why = explain(instance, min(LIMIT_S, left_s or LIMIT_S))
         result = replace(result, infeasibility=why)
     if options.write_model is not None:
-        from solver.search.model_file import write_model
+        from solver.search.by_model import write_model
 
         write_model(options, search.times, result.plan, search.pool)
     return result

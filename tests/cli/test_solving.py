@@ -42,9 +42,8 @@ def answer(monkeypatch: pytest.MonkeyPatch) -> Answer:
     return use
 
 
-test_consoles_of_solving = check_consoles(
-    "solving"
-)  # What runs today beside the best plan, what is refused, commands that have moved
+# What runs today beside the best plan, what is refused, commands that have moved; fronts
+test_consoles_of_solving = check_consoles("solving", "clusters")
 
 
 # Options
