@@ -12,7 +12,7 @@ from formulations.instance.workload import padded_vocabulary
 from solver.export.job import Job, template
 
 CONFIG, MODEL, TRAINING = "config.json", "planned_transformer.py", "planned_training.py"
-_POSITIONS = "max_position_embeddings"
+_POSITIONS, _KV_HEADS = "max_position_embeddings", "num_key_value_heads"
 
 
 def model_files(job: Job, training: str, **values: object) -> dict[str, str]:
@@ -20,10 +20,13 @@ def model_files(job: Job, training: str, **values: object) -> dict[str, str]:
 
     training: the script's template, with values in it.
     """
-    workload = job.instance.workload
-    config = workload.sizes and config_from_sizes(workload.sizes)
-    if not config:
+    workload, sizes = job.instance.workload, job.instance.workload.sizes
+    config = sizes and config_from_sizes(sizes)
+    if not sizes or not config:
         return {}
+    # some classes compute with null
+    for name, number in (("head_dim", sizes.width_per_head), (_KV_HEADS, sizes.num_kv_heads)):
+        config.update({name: number} if name in config else {})
     config["vocab_size"] = padded_vocabulary(workload.layers[-1].vocabulary_rows, job.tp)
     if _POSITIONS in model_types()[str(config["model_type"])].defaults:
         config[_POSITIONS] = workload.sequence_length

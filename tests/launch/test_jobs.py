@@ -6,6 +6,7 @@ for a GPU is replaced in `sitecustomize`. Untried is what CPUs cannot do: of tor
 (tensor groups); of Accelerate `ParallelismConfig`, which refuses MULTI_CPU (sharded parameters).
 """
 
+import importlib
 import os
 import re
 import socket
@@ -17,8 +18,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from formulations.instance.workload import padded_vocabulary
 from solver.export.job import Job
-from solver.export.registry import exported
+from solver.export.registry import EXPORTERS, exported
 from solver.options import ExportTarget
 from tests.export_cases import instance_of, plan_of
 from tests.launch.test_parsers import needed
@@ -178,3 +180,44 @@ def test_bug_jobs_of_deepspeed_ended_at_start(
     printed = started(target, job, tmp_path / "job", "--steps", "3")
     assert np.array(figures(printed)) == pytest.approx(np.array(single), abs=2e-4)
     assert len(single) == 3
+
+
+@pytest.mark.parametrize(
+    ("target", "name"),
+    [
+        ("torchtitan", "llama3-405b"),
+        ("torchtitan", "qwen3-235b-a22b"),
+        ("deepspeed", "qwen2-7b"),
+        ("deepspeed", "deepseek-v3"),
+        ("accelerate", "gpt2"),
+    ],
+)
+def test_bug_some_models_were_not_built(
+    target: ExportTarget, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With null for the width of heads, or stretched positions; they have the plan's parameters."""
+    torch, titan = needed("torch"), target == "torchtitan"
+    needed("torchtitan.models.qwen3" if titan else "transformers")
+    instance = instance_of(f"catalogue: {name}, sequence_length: 512")
+    plan: dict[str, Any] = {
+        "nodes_used": (1, 0),
+        "order": (0,),
+        "shares": (8,),
+        "pp": 1,
+        "dp": 1,
+        "zero": 0,
+    }
+    job = Job(instance, plan_of(instance, (0, len(instance.workload.layers)), **plan))
+    for file, text in EXPORTERS[target].files(job).items():
+        (tmp_path / file).write_text(text)
+    monkeypatch.syspath_prepend(tmp_path)
+    module = "planned_model" if titan else "planned_transformer"
+    monkeypatch.delitem(sys.modules, module, raising=False)
+    written = importlib.import_module(module)
+    with torch.device("meta"):
+        model = written.recipe().model_spec.model.build() if titan else written.model()
+    head = instance.workload.layers[-1]
+    padding = padded_vocabulary(head.vocabulary_rows, 1) - head.vocabulary_rows
+    padded = padding * head.vocabulary_columns * (1 if head.tied_copy else 2)
+    counted = sum(weight.numel() for weight in model.parameters())
+    assert counted == instance.workload.parameters + padded
