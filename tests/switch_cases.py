@@ -127,6 +127,5 @@ def zoned_instance(seed: int) -> Instance:
 @cache
 def example() -> SwitchDocument:
     """A switch with a class of several slices, sent by way of a GPU and directly."""
-    instance = expert_instance(4)
-    found = list(switches(instance, "both"))
-    return max(found, key=lambda one: len(one.classes))
+    plans = plan_files(expert_instance(4))
+    return switch_document(plans[4], plans[2], "both")

@@ -5,22 +5,13 @@ from itertools import product
 import numpy as np
 
 from formulations.costs.placement import Placer
-from solver.bounds.lanes import (
-    Counts,
-    Lane,
-    LanePlaces,
-    Stages,
-    dealt,
-    lane_places,
-    needed,
-    together,
-)
+from solver.bounds import lanes
 from solver.graph.placements import StageZones
 from solver.graph.problem import Array, Intervals
 from tests.graph.drawn import drawn_tables, figures, uneven_tables
 from tests.recorded import Cases, digest, recorded, summary
 
-SHARES: dict[Counts, int] = {(0, 3): 2, (1, 2): 5, (2, 1): 6, (3, 0): 7}
+SHARES: dict[lanes.Counts, int] = {(0, 3): 2, (1, 2): 5, (2, 1): 6, (3, 0): 7}
 
 
 def test_best_dealing_of_places() -> None:
@@ -31,12 +22,12 @@ def test_best_dealing_of_places() -> None:
         if sum(counts[0] for counts in chosen) == 4
     ]
     assert max(sum(SHARES[counts] for counts in chosen) for chosen in every) == 16
-    two: dict[Counts, Array] = {
+    two: dict[lanes.Counts, Array] = {
         counts: np.array([share, share - 2]) for counts, share in SHARES.items()
     }
     # Less 2 each a lane without a fast place has nothing, which is no lane: 3 + 3 + 4.
-    assert together(two, 3, (4, 5)).tolist() == [16, 10]
-    assert sorted(dealt(SHARES, 3, (4, 5))) == [(1, 2), (1, 2), (2, 1)]
+    assert lanes.together(two, 3, (4, 5)).tolist() == [16, 10]
+    assert sorted(lanes.dealt(SHARES, 3, (4, 5))) == [(1, 2), (1, 2), (2, 1)]
 
 
 def test_a_lane_has_to_do_what_the_others_cannot() -> None:
@@ -45,10 +36,10 @@ def test_a_lane_has_to_do_what_the_others_cannot() -> None:
     So it needs 5 of its 6. One with 1 leaves 3: 5 + 6, it needs 4. One with 3 leaves 1: 2 + 5, it
     would need 8 of 7. One with 0 leaves 4: 6 + 6 or 5 + 7, it would need 3 of 2.
     """
-    assert needed(SHARES, 3, (4, 5), 15) == {(1, 2): 4, (2, 1): 5}
-    assert needed({}, 3, (4, 5), 15) == {}
-    assert together({(1, 0): np.array([4])}, 2, (3, 0))[0] < 0  # two places are not three
-    zoned = LanePlaces(2, 1, 3, (0, 1), (4, 2), parted=((0,), (1,)))
+    assert lanes.needed(SHARES, 3, (4, 5), 15) == {(1, 2): 4, (2, 1): 5}
+    assert lanes.needed({}, 3, (4, 5), 15) == {}
+    assert lanes.together({(1, 0): np.array([4])}, 2, (3, 0))[0] < 0  # two places are not three
+    zoned = lanes.LanePlaces(2, 1, 3, (0, 1), (4, 2), parted=((0,), (1,)))
     assert list(zoned.counts()) == [(2, 1)]  # two lanes have equally many of each zone
 
 
@@ -60,12 +51,12 @@ def test_lanes_are_the_recorded_ones() -> Cases:
             continue
         intervals, placer, cutoff = Intervals(costs), Placer(costs), costs.longest_ns // 2
         split = StageZones(placer).split_by(None)
-        places = lane_places(intervals, placer, split)
-        lane = Lane(intervals, placer, places, split)
+        places = lanes.lane_places(intervals, placer, split)
+        lane = lanes.Lane(intervals, placer, places, split)
         every, counts = lane.everything(), list(places.counts())
         most = [lane.most(each, cutoff) for each in counts]
         hosts = tuple(range(len(places.classes)))[:2]
-        stages = [every, Stages(every.layers, (hosts,) * costs.config.pp)]
+        stages = [every, lanes.Stages(every.layers, (hosts,) * costs.config.pp)]
         problems = [figures(lane.problem(counts[-1], each, 2)) for each in stages if counts]
         size = places.num_edges(costs.num_layers)
         work = [most, lane.least_ns(7), lane.exact, size]

@@ -2,14 +2,7 @@
 
 import pytest
 
-from formulations.costs.experts import (
-    ALL_TO_ALL_RATE,
-    Members,
-    all_to_all_s,
-    grouped_s,
-    members_of,
-    ranks_per_node,
-)
+from formulations.costs import experts
 from formulations.instance import Link
 from formulations.instance.sizes import MoeSizes
 from tests.architectures import MIXTRAL, build
@@ -26,14 +19,14 @@ def test_products_and_members_are_the_recorded_ones() -> Cases:
     for name, instance, plan, _ in drawn(7, 13, 24, 33, 44):
         config, groups = plan.config, instance.cluster.groups
         if not config.per_stage:
-            members, (group, *_) = members_of(instance, config), groups
+            members, (group, *_) = experts.members_of(instance, config), groups
             links = group.intra_node, group.inter_node
             seconds = [
-                grouped_s(run.layer, group.gpu, "fp8", 2, 3, members, 2)
+                experts.grouped_s(run.layer, group.gpu, "fp8", 2, 3, members, 2)
                 for run in instance.workload.layer_runs
             ]
-            ranks = [ranks_per_node(instance, config, j) for j in range(len(groups))]
-            sent_s = all_to_all_s(members, 1e6, *links, 3.0, ranks[0])
+            ranks = [experts.ranks_per_node(instance, config, j) for j in range(len(groups))]
+            sent_s = experts.all_to_all_s(members, 1e6, *links, 3.0, ranks[0])
             shared = [members.ep, members.together, *members.node_groups]
             yield name, [*map(list, seconds), ranks, sent_s, shared]
 
@@ -57,5 +50,7 @@ def test_bug_all_to_all_inside_a_node_that_holds_a_whole_group() -> None:
     """
     inside = Link(bandwidth_bytes_per_s=1e9, latency_s=1e-6)
     outside = Link(bandwidth_bytes_per_s=1e15, latency_s=0)
-    seconds = all_to_all_s(Members(4, 2, (0, 1)), 8e6, inside, outside, senders=4, ranks=4)
-    assert seconds == pytest.approx(6e6 / (1e9 * ALL_TO_ALL_RATE) + 3e-6)
+    seconds = experts.all_to_all_s(
+        experts.Members(4, 2, (0, 1)), 8e6, inside, outside, senders=4, ranks=4
+    )
+    assert seconds == pytest.approx(6e6 / (1e9 * experts.ALL_TO_ALL_RATE) + 3e-6)

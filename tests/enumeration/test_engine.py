@@ -3,14 +3,6 @@
 import pytest
 
 from solver.enumeration import engine
-from solver.enumeration.engine import (
-    SplitOutcome,
-    best_start,
-    deepened,
-    neighbours,
-    solve_split,
-    starts,
-)
 from solver.graph.edges import build_layers
 from solver.graph.problem import SplitProblem
 from solver.interrupt import after
@@ -32,12 +24,12 @@ def test_chain_equals_brute_force(seed: int) -> None:
     """
     problem = random_chain(seed)
     best = chain_optimum(problem)
-    outcome = solve_split(problem, NO_CUTOFF)
+    outcome = engine.solve_split(problem, NO_CUTOFF)
     assert (outcome.step_time_ns, outcome.bound_ns, outcome.complete) == (best, best, True)
-    assert solve_split(problem, best) == SplitOutcome(None, None, None, best, True)
-    assert solve_split(problem, best + 1).step_time_ns == best
+    assert engine.solve_split(problem, best) == engine.SplitOutcome(None, None, None, best, True)
+    assert engine.solve_split(problem, best + 1).step_time_ns == best
     for gap in (0.01, 0.1):
-        outcome = solve_split(problem, NO_CUTOFF, gap)
+        outcome = engine.solve_split(problem, NO_CUTOFF, gap)
         assert outcome.step_time_ns is not None
         assert outcome.step_time_ns * (1 - gap) <= outcome.bound_ns <= best <= outcome.step_time_ns
 
@@ -50,7 +42,7 @@ def test_stopped_early_the_bound_still_holds() -> None:
     for seed in range(30):
         problem = random_chain(seed)
         best, stop = chain_optimum(problem), after(seed % 5, lambda: False)
-        outcome = solve_split(problem, NO_CUTOFF, 0.0, stop)
+        outcome = engine.solve_split(problem, NO_CUTOFF, 0.0, stop)
         assert 0.8 * best <= outcome.bound_ns <= best
         assert outcome.step_time_ns is None or outcome.step_time_ns >= best
 
@@ -63,7 +55,7 @@ def test_bug_stopped_searches_said_more_than_they_had_looked_at() -> None:
     for seed in range(30):
         problem = random_chain(seed)
         best, stop = chain_optimum(problem), after(seed % 5, lambda: False)
-        assert solve_split(problem, best * 9 // 10, 0.02, stop).bound_ns <= best
+        assert engine.solve_split(problem, best * 9 // 10, 0.02, stop).bound_ns <= best
         known = engine.deepened(problem, best // 2, best + 9, 0.02, after(seed % 5, stop))
         assert known.bound_ns <= best
         assert not known.complete or known.step_time_ns is not None
@@ -88,12 +80,12 @@ def test_work_is_the_recorded_one(monkeypatch: pytest.MonkeyPatch) -> Cases:
         layers = build_layers(problem, NO_CUTOFF)
         if not all(map(len, layers)):
             continue
-        arcs, split, best, cuts = best_start(problem, layers, lambda: False)
-        first = [arcs.tolist(), split.tolist(), digest(summary([starts(layers), cuts]))]
-        moves = len(neighbours(problem, arcs, split))
-        asked, known = Questions(), list[SplitOutcome]()
+        arcs, split, best, cuts = engine.best_start(problem, layers, lambda: False)
+        first = [arcs.tolist(), split.tolist(), digest(summary([engine.starts(layers), cuts]))]
+        moves = len(engine.neighbours(problem, arcs, split))
+        asked, known = Questions(), list[engine.SplitOutcome]()
         for stop in (asked, after(1, lambda: False), after(4, lambda: False)):
-            known.append(solve_split(problem, best + 1, 0.0, stop))
-            known.append(deepened(problem, best * 9 // 10, best + 9, 0.02, stop))
+            known.append(engine.solve_split(problem, best + 1, 0.0, stop))
+            known.append(engine.deepened(problem, best * 9 // 10, best + 9, 0.02, stop))
         told = [(each.step_time_ns, each.bound_ns, each.complete) for each in known]
         yield name, [best, moves, digest(first), asked.number, told]

@@ -13,13 +13,6 @@ from formulations.costs.intervals import Array
 from formulations.fleet import Pipeline
 from formulations.transition import Links
 from solver.fleets import node_assignment
-from solver.fleets.node_assignment import (
-    FORBIDDEN,
-    NodeAssigner,
-    Situation,
-    cheapest,
-    least_largest,
-)
 from tests.random_fleets import LAYERS, cluster, random_template
 from tests.recorded import Cases, digest, recorded
 
@@ -49,19 +42,19 @@ def pipelines_on(
 @given(tables())
 def test_no_permutation_is_better(table: Array) -> None:
     """By the sum, and by the largest cost; None means that there is no assignment."""
-    assert cheapest(np.zeros((2, 1), dtype=np.int64)) is None
+    assert node_assignment.cheapest(np.zeros((2, 1), dtype=np.int64)) is None
     rows, columns = table.shape
     every = [table[range(rows), chosen].tolist() for chosen in permutations(range(columns), rows)]
-    every = [costs for costs in every if FORBIDDEN not in costs]
-    chosen = cheapest(table)
+    every = [costs for costs in every if node_assignment.FORBIDDEN not in costs]
+    chosen = node_assignment.cheapest(table)
     assert (chosen is None) == (not every)
     if chosen is not None:
         assert len(set(chosen.tolist())) == rows
         costs = table[np.arange(rows), chosen]
-        assert FORBIDDEN not in costs
+        assert node_assignment.FORBIDDEN not in costs
         assert costs.sum() == min(map(sum, every))
     if rows:
-        assert least_largest(table) == min(map(max, every), default=None)
+        assert node_assignment.least_largest(table) == min(map(max, every), default=None)
 
 
 @pytest.mark.parametrize("large", [0, 200])
@@ -79,8 +72,10 @@ def test_assignments_are_the_recorded_ones(large: int, monkeypatch: pytest.Monke
         old = pipelines_on(rng, nodes, machines.node_groups)
         new = pipelines_on(rng, rng.sample(ready, len(ready)), machines.node_groups)
         sizes = tuple(rng.randint(1, 9) * 10**8 for _ in range(LAYERS))
-        situation = Situation(Links(machines), machines.node_groups, old, tuple(ready), sizes)
-        assigner = NodeAssigner(situation, [pipeline.template for pipeline in new])
+        situation = node_assignment.Situation(
+            Links(machines), machines.node_groups, old, tuple(ready), sizes
+        )
+        assigner = node_assignment.NodeAssigner(situation, [pipeline.template for pipeline in new])
         best = assigner.best()
         copies = digest([[copy.layer, copy.source, copy.target] for copy in best.copies])
         told = [best.transfer_ns, assigner.least_receiving_ns, copies]

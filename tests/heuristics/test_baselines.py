@@ -11,18 +11,6 @@ from formulations.instance import Cluster, Instance, Link, SearchSpace
 from formulations.space import configs
 from solver.heuristics import baselines
 from solver.heuristics.balance import Balance, Split, SplitSpace
-from solver.heuristics.baselines import (
-    Found,
-    amp_estimate_ns,
-    amp_plans,
-    amp_split,
-    equal_chunks_plan,
-    equal_split_plan,
-    even_split,
-    megatron_rule,
-    minmax_of,
-    minmax_plan,
-)
 from solver.heuristics.node_orders import node_orders
 from solver.heuristics.time_tables import TimeTables
 from solver.simulate import step_time_ns
@@ -34,20 +22,20 @@ from tests.seeds import few_and_many
 from tests.small_instances import gpu, layer, nodes_of, random_instance, with_ends, workload
 
 
-def equal_chunks(instance: Instance) -> Found:
+def equal_chunks(instance: Instance) -> baselines.Found:
     """Of several chunks on each of two devices, or of as many as the instance has."""
     space = spread(instance, 40)
     if not any(config.vpp > 1 for config in space):
         search = {"schedule": ("interleaved",), "pipeline_parallel": (2,)}
         space = spread(instance.but(search=search), 40)
-    return equal_chunks_plan(space, TimeTables(instance), lambda: False)
+    return baselines.equal_chunks_plan(space, TimeTables(instance), lambda: False)
 
 
-BASELINES: dict[str, Callable[[Instance], Found]] = {
-    "min-max": lambda instance: minmax_plan(instance, spread(instance, 40)),
-    "equal split": lambda instance: equal_split_plan(instance, spread(instance, 40)),
-    "megatron": lambda instance: megatron_rule(instance, configs(instance)),
-    "AMP": lambda instance: [None, *amp_plans(instance, configs(instance))][-1],
+BASELINES: dict[str, Callable[[Instance], baselines.Found]] = {
+    "min-max": lambda instance: baselines.minmax_plan(instance, spread(instance, 40)),
+    "equal split": lambda instance: baselines.equal_split_plan(instance, spread(instance, 40)),
+    "megatron": lambda instance: baselines.megatron_rule(instance, configs(instance)),
+    "AMP": lambda instance: [None, *baselines.amp_plans(instance, configs(instance))][-1],
     "equal chunks": equal_chunks,
 }
 
@@ -96,11 +84,11 @@ def test_plans_fit_take_their_simulated_time_and_are_the_recorded_ones(
 def test_plans_beyond_a_limit_are_refused(limit: str) -> None:
     """Just inside and just outside the step time and the cost of the only plan, at 1 USD/h."""
     instance = chain_instance([1, 1], [SLOW])
-    found = present(minmax_plan(instance, configs(instance)))
+    found = present(baselines.minmax_plan(instance, configs(instance)))
     best = found[1] / 1e9 / (1 if limit == "max_step_time_s" else 3600)
     for value, expected in ((best * 1.001, found), (best * 0.999, None)):
         limited = instance.but(limits={limit: value})
-        assert minmax_plan(limited, configs(limited)) == expected
+        assert baselines.minmax_plan(limited, configs(limited)) == expected
 
 
 def balances(seeds: Sequence[int]) -> Iterator[Balance]:
@@ -122,13 +110,13 @@ def test_even_splits_are_the_recorded_ones() -> Cases:
         for pp, alone in ((1, False), (2, False), (3, False), (3, True), (4, False), (4, True)):
             case = f"even {kinds} on {pp}{' alone' * alone}"
             if kinds.count("b") >= pp or alone:
-                yield case, even_split(chain_of(kinds, pp, alone))
+                yield case, baselines.even_split(chain_of(kinds, pp, alone))
     with pytest.raises(ValueError, match="3 layers are too few for 2 stages"):
-        even_split(chain_of("ebh", 2))
+        baselines.even_split(chain_of("ebh", 2))
 
 
 def split_of(tables: CostTables) -> Split | None:
-    return minmax_of(SplitSpace(tables).balance(range(len(tables.config.nodes_used))))
+    return baselines.minmax_of(SplitSpace(tables).balance(range(len(tables.config.nodes_used))))
 
 
 @pytest.mark.usefixtures("round_times")
@@ -139,7 +127,7 @@ def test_bug_the_last_bad_move_is_not_kept() -> None:
     to 0 would be [e 4 2 | 3 | ...], 18, 9, 15: worse, so that the split before it is returned.
     """
     tables = chain_tables(chain_instance([4, 2, 3, 3, 1, 1], [SLOW] * 3))
-    assert even_split(tables) == (0, 3, 5, 8)
+    assert baselines.even_split(tables) == (0, 3, 5, 8)
     assert split_of(tables) == (0, 2, 4, 8)
     # 1 | 2 becomes 2 | 1, and 1 | 2 is not tried again
     assert split_of(chain_tables(chain_instance([1] * 3, [SLOW] * 2))) == (0, 3, 5)
@@ -153,7 +141,7 @@ def test_amp_splits_are_the_best_of_all_by_its_estimate(seeds: Sequence[int]) ->
         every = [s for s in all_splits(tables.num_layers, tables.config.pp) if valid(stages, s)]
         times = [stages.times_ns(split) for split in every]
         best = min(((m - 1) * max(ns) + sum(ns) for ns in times), default=None)
-        found = amp_split(stages)
+        found = baselines.amp_split(stages)
         assert (found and found[0]) == best
         assert found is None or found[1] in every
 
@@ -165,5 +153,5 @@ def test_amp_estimate_by_hand() -> None:
     [e 4 2 | 3 h] takes 18 and 9 ms: 3 * 18 + 27.
     """
     space = SplitSpace(chain_tables(chain_instance([4, 2, 3], [SLOW] * 2)))
-    assert amp_split(space.balance((0, 1))) == (72_000_000, (0, 2, 5))
-    assert amp_estimate_ns(space, (0, 1), (0, 2, 5)) == 72_002_000
+    assert baselines.amp_split(space.balance((0, 1))) == (72_000_000, (0, 2, 5))
+    assert baselines.amp_estimate_ns(space, (0, 1), (0, 2, 5)) == 72_002_000

@@ -176,8 +176,7 @@ def test_every_number_of_nodes_is_planned_once(monkeypatch: pytest.MonkeyPatch) 
     assert asked == [[1, 2], [2, 1]]
     assert planner.summary == "2 plans, all proved to be the best"
     assert planner.plan(frozenset()) is None
-    assert plans[-1] is not None
-    nodes, step_ns = plans[-1]
+    nodes, step_ns = present(plans[-1])
     assert step_ns == solve(instance.with_nodes((2, 1))).step_time_ns
     assert nodes <= names - {instance.cluster.node_names[-1]}
     gaps = {

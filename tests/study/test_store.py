@@ -124,7 +124,7 @@ def test_bug_recalled_plans_broke_the_limits_of_today(tmp_path: Path) -> None:
         solved(path, instance.but(search={"micro_batch": (1,)}))
 
 
-@each_of(range(20), 10)
+@each_of(range(20), 20)
 def test_study_of_any_limits_gives_what_a_fresh_search_gives(seed: int, tmp_path: Path) -> None:
     rng, instance, path = random.Random(seed), random_instance(seed), tmp_path / f"{seed}.db"
     best_ns = solve(instance).step_time_ns

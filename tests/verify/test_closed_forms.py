@@ -23,7 +23,7 @@ def shown(blocks: _Blocks, below_ns: int) -> bool:
 
 
 @pytest.mark.parametrize("scatter_gather", [False, True])
-@pytest.mark.parametrize("seeds", few_and_many(range(30), 15))
+@pytest.mark.parametrize("seeds", few_and_many(range(30), 30))
 def test_bounds_never_exceed_the_optimum(seeds: Sequence[int], scatter_gather: bool) -> None:
     figures: dict[str, list[object]] = {}
     search = {"scatter_gather": scatter_gather}

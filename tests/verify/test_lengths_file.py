@@ -151,7 +151,7 @@ FIELDS = (
 
 def test_what_is_said_of_forged_switches() -> None:
     """A false source, volume, time or bound is named, though the digest fits."""
-    verdicts = judged("example", example(), verify_switch, FIELDS, number=2)
+    verdicts = judged("example", example(), verify_switch, FIELDS, number=1)
     as_recorded("verify_switch_file", verdicts)
     assert verify_switch(resealed(example(), _half_slice)).problems
 

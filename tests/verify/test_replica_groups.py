@@ -1,6 +1,5 @@
 """The verifier's opinion lane by lane, against brute force."""
 
-from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
@@ -22,7 +21,7 @@ from tests.best_plans import refuted_share
 from tests.conftest import present
 from tests.random_configs import random_optimum_ns, random_tables, scheduled, unlike_replicas
 from tests.recorded import Cases, recorded
-from tests.seeds import each_of, few_and_many
+from tests.seeds import each_of
 from tests.small_instances import plain_config
 
 ANY_TIME_NS = 1 << 56
@@ -93,15 +92,14 @@ def test_unlike_shares_of_zb_h1_lane_by_lane(seed: int) -> None:
 
 
 @pytest.mark.parametrize("zones", [False, True])
-@pytest.mark.parametrize("seeds", few_and_many(range(120), 60))
+@each_of(range(120), 60)
 @recorded("verify_replica_groups")
-def test_bounds_hold_for_any_config(seeds: Sequence[int], zones: bool) -> Cases:
-    for seed in seeds:
-        tables, best = random_tables(seed, zones), random_optimum_ns(seed, zones)
-        if best is not None:
-            assert not refuted(question(tables, best + 1)), seed
-            share = refuted_share(partial(bounded, tables), best)
-            yield f"seed {seed}, zones {zones}", share
+def test_bounds_hold_for_any_config(seed: int, zones: bool) -> Cases:
+    tables, best = random_tables(seed, zones), random_optimum_ns(seed, zones)
+    if best is not None:
+        assert not refuted(question(tables, best + 1)), seed
+        share = refuted_share(partial(bounded, tables), best)
+        yield f"seed {seed}, zones {zones}", share
 
 
 def test_more_orders_than_could_be_tried(monkeypatch: pytest.MonkeyPatch) -> None:
