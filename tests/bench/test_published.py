@@ -5,72 +5,16 @@ from pathlib import Path
 
 import pytest
 
-from bench import pareto
-from bench.fasop import CASES, contradictions, plans, read_plan, read_published, their_space
 from bench.hotspa import problem, published, table
 from bench.oobleck_templates import oobleck_templates, oobleck_value, stage_times
-from bench.pareto import FASOP_CASE, faults, judged
 from bench.piper import EQUAL, read_problem
 from bench.piper_problem import PS_PER_S, ThroughputSearch
 from bench.planner import PS_PER_MS, places, read_case
-from bench.records import INSTANCES
-from formulations.instance.instance import Family
-from formulations.instance.load import load_family, load_instance
 from formulations.lengths.tour import Group, Tour, step_ns
-from formulations.space import configs
-from formulations.units import seconds
 from solver.graph.places import PlaceCosts
 from solver.lengths.choose import choose
 from solver.result import Status
-from solver.search.driver import solve
-from tests.conftest import present
 from tests.seeds import one_each
-from tests.small_families import searched
-
-# The comparison with FASOP: its plans as ours, and that none of them is better.
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("case", CASES)
-def test_no_published_plan_is_better(case: str, reference: Path) -> None:
-    """By the simulator, against the proved optimum; each is of FASOP's own plan space."""
-    instance = load_instance(INSTANCES / f"{CASES[case]}.yaml")
-    narrow = their_space(instance)
-    known = set(configs(narrow))
-    assert all(
-        read_plan(narrow, entry).config in known for entry in read_published(reference, case)
-    )
-    if not case.startswith("bert"):
-        return
-    result = solve(instance)
-    assert result.status == "optimal"
-    best_s = seconds(present(result.step_time_ns))
-    records = plans(case, {"step_time_s": best_s, "bound_s": best_s}, reference)
-    assert len(records) >= 5
-    assert contradictions(records) == []
-    assert all(record["above_ours"] >= 0 for record in records)
-
-
-# FASOP's plans beside our front: none beyond it, and by how much they are behind.
-
-
-def test_plan_lies_behind_the_front(reference: Path) -> None:
-    """FASOP's best plan of one A10 node takes longer than ours, and so costs more."""
-    instance = load_family(pareto.CASES[FASOP_CASE].path).instance
-    groups = tuple(group.but(nodes=1) for group in instance.cluster.groups)
-    family = Family(instance=instance.but(cluster={"groups": groups}), fewest=(0, 0))
-    front = searched(family, gap=0.01)
-    path = reference / "fasop" / "pareto_gpt2xl.json"
-    best = json.loads(path.read_text(encoding="utf-8"))["best"]
-    entry = next(x for x in best if (x["num_a100_nodes"], x["num_a10_nodes"]) == (0, 1))
-    found = judged(front, entry, {(0, 1)})
-    [point] = [point for point in front.points if point.nodes == (0, 1)]
-    assert found["behind"] == pytest.approx(
-        found["step_time_s"] / present(point.plan.step_time_s) - 1
-    )
-    assert (found["on_their_front"], found["better"]) == (True, (0, 1))
-    assert not faults([], [found])
-
 
 # Table 3 of HotSPa (SOSP 2024), held against what we choose.
 

@@ -10,13 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from bench import policies, splits
+from bench import policies
 from bench.__main__ import main
 from bench.fleets import CASES, contradicted, measured
-from bench.pipelines import read_pipelines
 from bench.records import config_text
 from bench.scaling import growth_picture, latest, measure
-from bench.study import published
 from formulations.plan import Degrees
 from solver.interrupt import NoTimeError
 from solver.options import SolveOptions
@@ -108,29 +106,6 @@ def test_bug_gaps_were_noted_that_were_never_reached() -> None:
     dots = "{http://www.w3.org/2000/svg}use[@style]"
     shown = ElementTree.fromstring(growth_picture(drawn)).findall(f".//{dots}")
     assert sum("fill: #d55e00" in dot.attrib["style"] for dot in shown) >= 4
-
-
-# The splits benchmark: its file format, and its results against brute force.
-
-
-@pytest.mark.slow
-def test_reference_optima(reference: Path) -> None:
-    """All 26 pipelines of the reference, up to 32 stages, have the optimum proved there."""
-    cases = read_pipelines(reference / "splits" / "optimal.json")
-    assert len(cases) == 26
-    for case in cases:
-        found = splits.solve(case, gap=0.0, time_limit_s=None, repeats=1)
-        assert found.step_time == found.bound == case.optimal_step_time, case.name
-
-
-# The heuristic gap study: its optima against brute force and published plans.
-
-
-@pytest.mark.slow
-def test_published_plans_are_held_against_their_own_optimum(reference: Path) -> None:
-    plans = list(published(reference, limit_s=60))
-    assert len(plans) == 21
-    assert all(plan.bound_ns <= plan.optimum_ns <= plan.step_ns for plan in plans)
 
 
 # The commands that bench/README.md begins with run to their end, or end in one line.

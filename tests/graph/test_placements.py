@@ -1,34 +1,12 @@
 """Problems of single node orders, and what zones make of stages."""
 
 from formulations.costs.placement import Placer
-from solver.graph.all_orders import free_order
 from solver.graph.placements import Columns, StageZones, fixed_order, replica_classes
 from solver.graph.problem import Intervals
 from tests import brute_force
 from tests.graph.drawn import drawn_tables, figures
-from tests.random_configs import extreme_tables, wide_zones
+from tests.random_configs import wide_zones
 from tests.recorded import Cases, digest, recorded, summary
-from tests.seeds import each_of
-
-
-@each_of(range(240), 24)
-def test_a_stage_that_spans_zones_takes_as_long_as_said(seed: int) -> None:
-    """Orders with such a stage have only splits of at least `spanning_ns`; the others a graph."""
-    costs = extreme_tables(seed)
-    placer = Placer(costs)
-    zones, dp = StageZones(placer), costs.config.dp
-    if not zones.known:
-        return
-    apart, spanning = list[tuple[int, ...]](), list[tuple[int, ...]]()
-    for order in brute_force.all_orders(costs):
-        slots = [zones.zone_of_group[j] for j in order for _ in range(costs.slots_per_node[j])]
-        in_one_zone = all(len(set(slots[i : i + dp])) == 1 for i in range(0, len(slots), dp))
-        (apart if in_one_zone else spanning).append(order)
-    best = brute_force.optimum_ns(costs, orders=spanning)
-    assert best is None or zones.spanning_ns() <= best, seed
-    assert zones.aligned or not apart, seed
-    problem = free_order(Intervals(costs), placer, split=True)
-    assert problem is None or bool(problem.stages) == bool(apart), seed
 
 
 @recorded("placements")

@@ -55,7 +55,7 @@ def growing(memory_gib: float, blocks: int) -> Instance:
 
 
 def instances() -> Iterator[tuple[str, Instance]]:
-    yield from ((f"tiny {seed}", random_instance(seed)) for seed in range(16))
+    yield from ((f"tiny {seed}", random_instance(seed)) for seed in range(0, 16, 3))
     yield from ((f"space {seed}", random_space(seed, "any")) for seed in range(6))
     sizes = [(9, 4), (5, 4), (3, 4), (2.3, 4), (2, 4), (3.7, 3), (3.4, 3)]
     yield from ((f"{memory} GiB, {n} blocks", growing(memory, n)) for memory, n in sizes)

@@ -53,7 +53,7 @@ def test_rows_are_those_of_the_model(name: str) -> None:
     """
     instance, every = strategies(name)
     most = instance.workload.sequence_length
-    for rows in every[:: 16 if name == "mixed" else 2]:
+    for rows in every[:: 32 if name == "mixed" else 4]:
         plan = rows.plan.but(config={"micro_batch": 8})
         number = 8 * sum(replica.micro_batches for replica in plan.replicas)
         of_eight = plan_costs(row_times.of_rows(instance, rows.strategy.longest // 8, number), plan)

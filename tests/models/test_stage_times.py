@@ -1,32 +1,15 @@
 """Least runs of layers that recompute for so long: what a stage holds decides its time."""
 
-from itertools import combinations, product
+from itertools import product
 
-import numpy as np
 import pytest
 
 from formulations.decisions import Given
 from formulations.models.cpsat import CpSat
-from formulations.models.stage_times import least_runs
 from formulations.models.step_time import OneConfig
 from tests import brute_force
 from tests.random_configs import cramped_tables
 from tests.twins import check_sizes, has_solution
-
-
-@pytest.mark.parametrize("seed", range(20))
-def test_the_longest_least_run_within_a_stage_is_its_time(seed: int) -> None:
-    """Of times that never fall when layers are added on either side."""
-    rng, layers = np.random.default_rng(seed), 6
-    extra = np.zeros((layers + 1, layers + 1), dtype=np.int64)
-    for start, end in sorted(combinations(range(layers + 1), 2), key=lambda run: run[1] - run[0]):
-        inner = max(extra[start + 1, end], extra[start, end - 1])
-        extra[start, end] = inner + rng.integers(0, 3) * rng.integers(0, 2)
-    runs = least_runs(extra)
-    for start, end in combinations(range(layers + 1), 2):
-        times = [run.extra_ns or 0 for run in runs if start <= run.start and run.end <= end]
-        assert max(times, default=0) == extra[start, end]
-    assert all(run.extra_ns for run in runs)
 
 
 @pytest.mark.parametrize("seed", range(6))

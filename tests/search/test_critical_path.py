@@ -49,7 +49,7 @@ def test_model_equals_brute_force(
 LOST = [(73, True, None), (157, True, None), (16, True, "interleaved"), (346, False, None)]
 
 
-@pytest.mark.parametrize("case", one_each(LOST, 2))
+@pytest.mark.parametrize("case", one_each(LOST, 4))
 def test_bug_highs_missed_optima(case: tuple[int, bool, ScheduleName | None]) -> None:
     """Presolve of HiGHS 1.14.0 missed three (ERGO-Code/HiGHS#2957), and is off.
 

@@ -12,7 +12,7 @@ from solver.plan_figures import build_document
 from solver.search.driver import solve
 from solver.verify import Effort, Verification, verify_document
 from tests.certified_cases import CASES, instance, solved_document
-from tests.random_configs import cramped_instance, one_degree, recomputing
+from tests.random_configs import one_degree, recomputing
 from tests.recorded import as_recorded
 from tests.resealed import forged
 from tests.search.test_enumeration import answer, small_configs
@@ -31,7 +31,6 @@ def per_stage() -> PlanDocument:
 PLANS: dict[str, Callable[[], PlanDocument]] = {
     **{name: CASES[name] for name in ("pipelined", "shared")},
     "per stage": per_stage,
-    "one chunk": lambda: recomputing(cramped_instance(seed)[0] for seed in range(60)),
     "chunks": lambda: recomputing(one_degree(seed, "interleaved") for seed in range(60)),
 }
 #: Fields of the layout, and what of the instance decides which are of the plan space.
