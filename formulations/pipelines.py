@@ -65,8 +65,7 @@ class InstantiationProblem:
     def most_pipelines(self) -> int:
         """No choice has more."""
         return min(
-            self.micro_batches,
-            sum(self.available) // min(sum(kind.nodes) for kind in self.kinds),
+            self.micro_batches, sum(self.available) // min(sum(kind.nodes) for kind in self.kinds)
         )
 
     @property

@@ -183,16 +183,15 @@ class Cluster(Record):
         """What passes between nodes takes so many times as long."""
         if factor == 1:
             return self
-        links = [group.inter_node for group in self.groups]
-        slower = [
-            link.but(
-                bandwidth_bytes_per_s=link.bandwidth_bytes_per_s / factor,
-                latency_s=min(1.0, link.latency_s * factor),
+
+        def slower(link: Link) -> Link:
+            speed = link.bandwidth_bytes_per_s / factor
+            return link.but(
+                bandwidth_bytes_per_s=speed, latency_s=min(1.0, link.latency_s * factor)
             )
-            for link in links
-        ]
-        pairs = zip(self.groups, slower, strict=True)
-        return self.with_groups([group.but(inter_node=link) for group, link in pairs])
+
+        groups = [group.but(inter_node=slower(group.inter_node)) for group in self.groups]
+        return self.with_groups(groups)
 
     def efficiency(self, num_nodes: int) -> float:
         """Share of the nominal bandwidth that a collective over `num_nodes` nodes reaches."""

@@ -94,10 +94,7 @@ def measured_recovery(parameters: int) -> tuple[RecoveryCosts, float]:
 
     The factor is 1; above the largest model it is the size in proportion.
     """
-    costs = next(
-        (costs for costs in RECOVERIES if parameters <= costs.parameters),
-        RECOVERIES[-1],
-    )
+    costs = next((costs for costs in RECOVERIES if parameters <= costs.parameters), RECOVERIES[-1])
     return costs, max(1.0, parameters / costs.parameters)
 
 

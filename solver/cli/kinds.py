@@ -74,13 +74,7 @@ KINDS: tuple[Kind[Any], ...] = (
     Kind(FrontDocument, "verify_front", front_report, front_picture, front_page),
     Kind(FleetDocument, "verify_fleet", fleet_report),
     Kind(SwitchDocument, "verify_switch", switch_text, page=switch_page),
-    Kind(
-        LengthsDocument,
-        "verify_lengths",
-        step_text,
-        page=lengths_page,
-        claims=lambda _: True,
-    ),
+    Kind(LengthsDocument, "verify_lengths", step_text, page=lengths_page, claims=lambda _: True),
 )
 
 

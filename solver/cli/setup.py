@@ -252,9 +252,7 @@ def catalogue_command(
         )
     else:
         print_either(
-            as_json,
-            reports.catalogue_json,
-            lambda: reports.catalogue_report(*reports.catalogued()),
+            as_json, reports.catalogue_json, lambda: reports.catalogue_report(*reports.catalogued())
         )
 
 

@@ -10,13 +10,7 @@ from math import inf
 from typing import Literal
 
 from formulations.costs.template_costs import template_costs
-from formulations.coverage import (
-    consecutive_for_merging,
-    fewest_sizes,
-    proof,
-    ways,
-    worst_rebuilt,
-)
+from formulations.coverage import consecutive_for_merging, fewest_sizes, proof, ways, worst_rebuilt
 from formulations.errors import NoPlanError
 from formulations.fleet import Design
 from formulations.instance import Instance
@@ -30,11 +24,7 @@ from solver.fleets.instantiate import instantiate
 from solver.fleets.step_times import kinds_of
 from solver.interrupt import Deadline, TimeUp, time_up_after
 from solver.study.store import Study
-from solver.templates.generate import (
-    TemplateEntry,
-    TemplateGenerator,
-    TemplateOptions,
-)
+from solver.templates.generate import TemplateEntry, TemplateGenerator, TemplateOptions
 
 #: Share of the time limit that all candidates together may take.
 CHOICE_SHARE = 0.3

@@ -55,10 +55,7 @@ def start_fleet(
 
 
 def starting(
-    instance: Instance,
-    designs: Sequence[Design],
-    kinds: Sequence[PipelineKind],
-    faults: int,
+    instance: Instance, designs: Sequence[Design], kinds: Sequence[PipelineKind], faults: int
 ) -> tuple[InstantiationProblem, Instantiation]:
     """The pipelines of `start_fleet` by kind, with their micro-batches. Raises NoPlanError."""
     available = tuple(group.nodes for group in instance.cluster.groups)

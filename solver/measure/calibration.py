@@ -25,13 +25,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from formulations.costs.layer_factors import (
-    BLOCKS,
-    ENDS,
-    KernelShape,
-    measured_layers,
-    posterior,
-)
+from formulations.costs.layer_factors import BLOCKS, ENDS, KernelShape, measured_layers, posterior
 from formulations.costs.plan_costs import plan_costs
 from formulations.instance import Instance
 from formulations.instance.machines import LEAST_FACTOR, MOST_FACTOR

@@ -16,13 +16,7 @@ from solver.report.layout import Grid, Labelled, Lines, spaced, table_of
 from solver.report.naming import degrees_line, one_line
 from solver.report.quantities import counted, money, percent, significant, size_text, time_text
 from solver.report.stages import alike, all_stages, memory_table, placed, stage_table, tightest
-from solver.report.text import (
-    batches_text,
-    config_text,
-    figures,
-    heading_lines,
-    second_best_lines,
-)
+from solver.report.text import batches_text, config_text, figures, heading_lines, second_best_lines
 from solver.result import Result, Status
 from solver.simulate import Step
 
@@ -311,10 +305,7 @@ def shortlist_text(best: Result, plans: Shortlist) -> list[RenderableType]:
         return [f"no plan ({best.status})"]
     table = table_of(
         list(enumerate(plans.listed, 1)),
-        {
-            "job": lambda row: str(row[0]),
-            "configuration": lambda row: one_line(row[1].plan.config),
-        },
+        {"job": lambda row: str(row[0]), "configuration": lambda row: one_line(row[1].plan.config)},
         {
             "predicted step": lambda row: time_text(seconds(row[1].step_time_ns)),
             "behind the first": lambda row: percent(row[1].behind),

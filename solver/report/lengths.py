@@ -254,10 +254,7 @@ def switch_page(document: SwitchDocument) -> str:
     """One HTML file that needs nothing else: figures, volumes, who sends what to whom."""
     parts = [section("Switch", Labelled(_lines(document)))]
     if rows := device_rows(document):
-        parts += [
-            section("GPUs", _volumes(rows)),
-            section("Sendings", _sendings(document)),
-        ]
+        parts += [section("GPUs", _volumes(rows)), section("Sendings", _sendings(document))]
     return sections_page(f"{document.workload.name}: switch", parts)
 
 

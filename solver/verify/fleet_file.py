@@ -78,10 +78,7 @@ def _check_content(document: FleetDocument, findings: Findings) -> None:
 
 
 def _check_places(
-    document: FleetDocument,
-    pipelines: tuple[PipelineDocument, ...],
-    field: str,
-    findings: Findings,
+    document: FleetDocument, pipelines: tuple[PipelineDocument, ...], field: str, findings: Findings
 ) -> None:
     """Every pipeline has a template, on nodes of the cluster of the groups that it asks for."""
     cluster, number = document.instance.cluster, len(document.designs)

@@ -97,10 +97,7 @@ def settle_claims(
 
 
 def check_records(
-    prover: Prover,
-    records: Sequence[tuple[int, ConfigRecord]],
-    findings: Findings,
-    effort: Effort,
+    prover: Prover, records: Sequence[tuple[int, ConfigRecord]], findings: Findings, effort: Effort
 ) -> None:
     """Proves what the records claim, or refuses it with a plan; the rest is not proved."""
     instance = prover.instance
