@@ -28,6 +28,7 @@ def test_all_methods_agree_on_tiny_instances(seed: int) -> None:
     comparison = cross_check(random_instance(seed), tuple(CheckMethod))
     assert [finding.method for finding in comparison.findings] == list(CheckMethod)
     assert comparison.contradictions == ()
+    assert all((f.config is None) == (f.step_time_ns is None) for f in comparison.findings)
     by_method = {finding.method: finding for finding in comparison.findings}
     assert len({by_method[CheckMethod(name)].bound for name in ("exact", "cpsat", "milp")}) == 1
     minmax, local = by_method[CheckMethod.MINMAX], by_method[CheckMethod.LOCAL]

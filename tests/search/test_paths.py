@@ -1,11 +1,7 @@
 """Paths as cuts: never above any simulated end, for any plan and any larger share."""
 
-from hypothesis import assume, given
-from hypothesis import strategies as st
-
 from formulations.costs.placement import Placer
-from formulations.decisions import ALL_FREE, Decisions, Given, PathCut
-from formulations.instance.search import ScheduleName
+from formulations.decisions import ALL_FREE, Decisions, Given
 from solver.heuristics.balance import SplitSpace
 from solver.search.paths import (
     CutPool,
@@ -16,53 +12,11 @@ from solver.search.paths import (
     shares_of,
     whole_weights,
 )
-from tests import brute_force, recursion
+from tests import brute_force
 from tests.graph.drawn import drawn_tables
 from tests.loop_checks import random_decisions
 from tests.random_configs import random_tables
 from tests.recorded import Cases, digest, recorded
-
-Schedules = st.sampled_from(["1f1b", "gpipe", "zb-h1", "interleaved"])
-Times = list[list[int]]  #: forward, backward, weight gradients of stages; transfers
-
-
-@st.composite
-def pipelines(draw: st.DrawFn) -> Times:
-    """Two to four stages, or chunks."""
-    p = draw(st.integers(2, 6))
-    own = st.lists(st.integers(0, 9), min_size=p, max_size=p)
-    return [draw(own), draw(own), draw(own), draw(own)[1:]]
-
-
-def length(cut: PathCut, times: Times, blocking: bool = False) -> int:
-    """Time along a path, given those of each kind of operation."""
-    parts = [*zip(cut.operations, times, strict=False), (cut.sends(blocking), times[-1])]
-    return sum(n * t for counts, own in parts for n, t in zip(counts, own, strict=True))
-
-
-@given(pipelines(), st.integers(1, 5), st.integers(0, 3), st.booleans(), Schedules)
-def test_first_cuts_bound_every_pipeline(
-    times: Times, m: int, more: int, blocking: bool, schedule: ScheduleName
-) -> None:
-    """A path of m micro-batches bounds the ends of pipelines with m; in 1F1B and GPipe with more.
-
-    Of interleaved stages those of two devices, of two micro-batches.
-    """
-    forward, backward, weight, send = times
-    weights, v, total = None, 1, m
-    if schedule == "interleaved":
-        v, m, total = len(forward) // 2, 2, 2
-        assume(v > 1)
-        assume(len(forward) % 2 == 0)
-    elif schedule == "zb-h1":
-        weights = weight
-    else:
-        total += more
-    ends = recursion.stage_ends(
-        schedule, total, forward, backward, send, blocking, weight=weights, v=v
-    )
-    for cut in first_cuts(schedule, len(forward) // v, m, v):
-        assert length(cut, times, blocking) <= ends[cut.device]
 
 
 def test_harvest_values_the_plan_at_its_step_time() -> None:

@@ -1,12 +1,9 @@
-"""The simulator: hand-computed cases, closed forms, and a plain recursion as witness."""
+"""The simulator: paths, timelines, and a plain recursion as witness."""
 
-from itertools import pairwise
+from itertools import pairwise, product
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from numpy.typing import NDArray
 
 from formulations.costs.placement import Placer
 from formulations.costs.plan_costs import PlanCosts, plan_costs, split_costs
@@ -15,68 +12,29 @@ from formulations.decisions import Decisions
 from formulations.instance.search import ScheduleName
 from formulations.schedules.graph import schedule_graph
 from solver.simulate import Operation, Times, simulate, simulate_step, step_time_ns, trace
-from tests import brute_force, recursion
+from tests import brute_force
 from tests.hand_made import timeline
 from tests.loop_checks import random_decisions
 from tests.random_configs import WITH_NEW, random_tables
 from tests.seeds import one_each
 
-Pipeline = tuple[list[int], list[int], list[int]]
 
-
-def column(values: list[int]) -> NDArray[np.int64]:
-    return np.array(values, dtype=np.int64)[:, None]
-
-
-def ends(
-    schedule: ScheduleName,
-    m: int,
-    forward: list[int],
-    backward: list[int],
-    send: list[int],
-    blocking: bool = False,
-) -> list[int]:
-    graph = schedule_graph(schedule, len(forward), m)
-    times = Times(column(forward), column(backward), column(send), blocking)
-    found: list[int] = simulate(graph, times)[graph.last, 0].tolist()
-    return found
-
-
-@st.composite
-def pipelines(draw: st.DrawFn) -> Pipeline:
-    p = draw(st.integers(1, 4))
-    times = st.integers(1, 9)
-    forward = draw(st.lists(times, min_size=p, max_size=p))
-    backward = draw(st.lists(times, min_size=p, max_size=p))
-    return forward, backward, draw(st.lists(st.integers(0, 9), min_size=p - 1, max_size=p - 1))
-
-
-@settings(max_examples=30, deadline=None)
-@given(pipelines(), st.integers(1, 6), st.booleans(), st.sampled_from(["1f1b", "gpipe"]))
-def test_equals_the_recursion(
-    pipeline: Pipeline, m: int, blocking: bool, schedule: ScheduleName
-) -> None:
-    """Walking the graph by levels gives what asking each operation for its predecessors gives."""
-    expected = recursion.stage_ends(schedule, m, *pipeline, blocking)
-    assert ends(schedule, m, *pipeline, blocking) == expected
-
-
-@settings(max_examples=30, deadline=None)
-@given(pipelines(), st.integers(1, 6), st.booleans(), st.sampled_from(["1f1b", "gpipe"]))
-def test_traced_path_is_as_long_as_its_end(
-    pipeline: Pipeline, m: int, blocking: bool, schedule: ScheduleName
-) -> None:
+@pytest.mark.parametrize("blocking", [False, True])
+@pytest.mark.parametrize("schedule", ["1f1b", "gpipe"])
+def test_traced_path_is_as_long_as_its_end(schedule: ScheduleName, blocking: bool) -> None:
     """Counts along the critical path times the times give the simulated end, for every stage."""
-    p = len(pipeline[0])
-    graph = schedule_graph(schedule, p, m)
-    forward, backward, send = (np.repeat(column(values), p, axis=1) for values in pipeline)
-    times = Times(forward, backward, send, blocking)
-    end = simulate(graph, times)
-    counts = trace(graph, times, end, np.arange(end.shape[1]), graph.last)
-    length = (counts.weights * times.weights).sum(axis=0)
-    length += (counts.transfers * times.transfers).sum(axis=0)
-    assert length.tolist() == end[graph.last, 0].tolist()
-    assert not counts.transfers[-1].any()  # the row of operations that wait for no transfer
+    rng = np.random.default_rng(1)
+    for p, m in product(range(1, 5), range(1, 7)):
+        graph = schedule_graph(schedule, p, m)
+        drawn = [*rng.integers(1, 10, (2, p, 1)), rng.integers(0, 10, (p - 1, 1))]
+        forward, backward, send = (np.repeat(values, p, axis=1) for values in drawn)
+        times = Times(forward, backward, send, blocking)
+        end = simulate(graph, times)
+        counts = trace(graph, times, end, np.arange(end.shape[1]), graph.last)
+        length = (counts.weights * times.weights).sum(axis=0)
+        length += (counts.transfers * times.transfers).sum(axis=0)
+        assert length.tolist() == end[graph.last, 0].tolist()
+        assert not counts.transfers[-1].any()  # the row of operations that wait for no transfer
 
 
 def costs_of(tables: CostTables, made: Decisions) -> PlanCosts:

@@ -6,7 +6,6 @@ Instances are random, with every choice of `search`, see `tests.random_spaces`.
 import json
 import random
 from collections.abc import Sequence
-from math import gcd
 from pathlib import Path
 from typing import get_args
 
@@ -27,7 +26,6 @@ from solver.verify import verify_document
 from solver.verify.feasibility import check_config
 from solver.verify.findings import Findings
 from tests.best_plans import check_space, check_verified
-from tests.brute_force import optimum_ns
 from tests.conftest import present, text_of
 from tests.oracles.plan_space import Config, Slot, configurations, covers, stage_configurations
 from tests.random_spaces import perturbed, random_space
@@ -152,22 +150,3 @@ def test_all_that_the_documentation_describes_is_listed(seed: int, target: Targe
     }
     assert stage_configurations(instance) <= stages, seed
     assert not stages or instance.search.degrees == "per_stage", seed
-
-
-@each_of(range(40), 20)
-def test_as_many_more_replicas_take_as_long_as_parts(seed: int) -> None:
-    """What is left out for them has no better plan, by trying every plan of both."""
-    instance, rng = random_space(seed, "any"), random.Random(seed)
-    narrow = instance.but(search={"data_parallel": (1,), "degrees": "per_group"})
-    listed = [
-        (config, common)
-        for config in configs(narrow)
-        if not config.per_stage and config.pp <= 3 and sum(config.nodes_used) <= 3
-        if (common := gcd(*(own.parts for own in config.degrees_used))) > 1
-    ]
-    for parts, n in rng.sample(listed, min(2, len(listed))):
-        degrees = tuple(own.but(parts=own.parts // n) for own in parts.degrees)
-        sizes = {"dp": n, "micro_batch": parts.micro_batch // n}
-        both = [parts, parts.but(degrees=degrees, **sizes)]
-        times = [optimum_ns(build_tables(instance.on(s.nodes_used), s)) for s in both]
-        assert times[0] == times[1], (seed, parts)

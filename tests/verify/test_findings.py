@@ -32,3 +32,14 @@ def test_figures_may_differ_by_float_noise() -> None:
         findings.reserve("a bound")
         verification = findings.verification()
         assert (not verification.problems, verification.complete) == (holds, False)
+
+
+def test_a_part_halts_after_problems_of_its_own() -> None:
+    """The second of three has one, and is left; the third is not."""
+    findings, ended = Findings(), list[int]()
+    for part, found in enumerate((2, 3, 2)):
+        with findings.part():
+            findings.equal("stages", found, 2)
+            findings.halt()
+            ended.append(part)
+    assert ended == [0, 2]
