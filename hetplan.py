@@ -516,7 +516,7 @@ def solve(
     """
     from solver.options import SolveOptions
     from solver.plan_figures import build_document
-    from solver.search.targets import solve as search
+    from solver.search.driver import solve_with_targets as search
     from solver.study.store import study_at
 
     problem = _problem(instance)
@@ -588,8 +588,8 @@ def pareto(
     Its nodes are ranges. With a budget the fastest cluster within it, with a deadline the cheapest,
     both of a training of `sequences`. subsets: which nodes of one cluster help, whatever they cost.
     """
+    from solver.clusters.front import Wanted
     from solver.clusters.search import front_of
-    from solver.clusters.wanted import Wanted
     from solver.options import SolveOptions
     from solver.study.store import study_at
 

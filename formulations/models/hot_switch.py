@@ -78,7 +78,7 @@ class HotSwitch:
             model.at_most(3, used, total_of(*runs.values()))
         count = [atom.count for atom in mixed.atoms]
         sums = [
-            _SetTime(model, of_strategy, runs, count).term()
+            _set_ns(model, of_strategy, runs, count)
             for of_strategy, runs in zip(times, self.runs, strict=True)
         ]
         step_ns = total_of(*sums, weighted(costs, literals))
@@ -131,47 +131,44 @@ class HotSwitch:
         return Tour(anchor, tuple(map(Group, order, sets)))
 
 
-class _SetTime:
-    """Time of a strategy for the atoms that it runs, 0 for none, without the visit; ns."""
+def _set_ns(
+    model: CpSat, times: StrategyTimes, runs: Mapping[int, Linear], count: Sequence[int]
+) -> Term:
+    """Time of a strategy for the atoms that it runs, 0 for none, without the visit; ns.
 
-    def __init__(
-        self, model: CpSat, times: StrategyTimes, runs: Mapping[int, Linear], count: Sequence[int]
-    ) -> None:
-        self._model, self._times, self._runs, self._count = model, times, runs, count
+    With variables no larger than all atoms make them: dp of them stay within 64 bits.
+    """
 
-    def term(self) -> Term:
-        """It, with variables no larger than all atoms make them: dp of them stay within 64 bits."""
-        times, model = self._times, self._model
-        work = self._sum(times.work_ns)
-        if times.measured or not self._runs:
-            return work
-        atoms = np.array([*self._runs])[::-1]
-        most = np.cumsum(np.array(self._count)[atoms])  # sequences of each atom and longer ones
-        apart_ns = int(times.apart_ns(atoms, most).max())
-        share = model.time("share", max(-(-int(times.work_ns[atoms].sum()) // times.dp), apart_ns))
-        model.at_most(6, work, weighted([times.dp], [share]))
-        number: Term = 0
-        for k, most_of_k in zip(atoms.tolist(), most.tolist(), strict=True):
-            number = weighted([1, self._count[k]], [number, self._runs[k]])
-            sequences = model.integer(f"whole[{k}]", -(-most_of_k // times.dp))
-            model.at_most(6, number, weighted([times.dp], [sequences]))
-            model.at_most(6, weighted([times.sequence_ns[k]], [sequences]), share)
-        kinds = list[Term]()
-        for i, room in enumerate(times.room):
-            divisor, content = times.dp * room, times.content[i]
-            rows = model.integer("rows", -(-int(content.sum()) // divisor))
-            model.at_most(7, self._sum(content), weighted([divisor], [rows]))
-            peaks = times.longest_row_ns[i].tolist()
-            peak = model.time("peak", max(peaks))
-            for k, runs in self._runs.items():
-                model.at_most(5, weighted([peaks[k]], [runs]), peak)
-            kinds.append(weighted([times.row_ns[i], times.further[i]], [rows, peak]))
-        beside = kinds[0]
-        if len(kinds) > 1:
-            beside = model.time("beside", max(map(model.upper, kinds)))
-            for of_kind in kinds:
-                model.at_most(7, of_kind, beside)
-        return total_of(share, beside)
+    def total(values: Array) -> Term:
+        return weighted((values[k] for k in runs), runs.values())
 
-    def _sum(self, values: Array) -> Term:
-        return weighted((values[k] for k in self._runs), self._runs.values())
+    work = total(times.work_ns)
+    if times.measured or not runs:
+        return work
+    atoms = np.array([*runs])[::-1]
+    most = np.cumsum(np.array(count)[atoms])  # sequences of each atom and longer ones
+    apart_ns = int(times.apart_ns(atoms, most).max())
+    share = model.time("share", max(-(-int(times.work_ns[atoms].sum()) // times.dp), apart_ns))
+    model.at_most(6, work, weighted([times.dp], [share]))
+    number: Term = 0
+    for k, most_of_k in zip(atoms.tolist(), most.tolist(), strict=True):
+        number = weighted([1, count[k]], [number, runs[k]])
+        sequences = model.integer(f"whole[{k}]", -(-most_of_k // times.dp))
+        model.at_most(6, number, weighted([times.dp], [sequences]))
+        model.at_most(6, weighted([times.sequence_ns[k]], [sequences]), share)
+    kinds = list[Term]()
+    for i, room in enumerate(times.room):
+        divisor, content = times.dp * room, times.content[i]
+        rows = model.integer("rows", -(-int(content.sum()) // divisor))
+        model.at_most(7, total(content), weighted([divisor], [rows]))
+        peaks = times.longest_row_ns[i].tolist()
+        peak = model.time("peak", max(peaks))
+        for k, literal in runs.items():
+            model.at_most(5, weighted([peaks[k]], [literal]), peak)
+        kinds.append(weighted([times.row_ns[i], times.further[i]], [rows, peak]))
+    beside = kinds[0]
+    if len(kinds) > 1:
+        beside = model.time("beside", max(map(model.upper, kinds)))
+        for of_kind in kinds:
+            model.at_most(7, of_kind, beside)
+    return total_of(share, beside)

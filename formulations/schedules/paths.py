@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from formulations.schedules.graph import ScheduleGraph
-from formulations.schedules.operations import Kind
+from formulations.schedules.orders import Kind
 
 Array = NDArray[np.int64]
 
@@ -95,19 +95,3 @@ def last_down(graph: ScheduleGraph, stage: int) -> Array:
     work = np.arange(first, int(graph.index[Kind.FORWARD, stage, m - 1]) + 1)
     through = _down(graph, bottom, m - 1, stage + 1), _up(graph, bottom, m - 1)
     return _ended(graph, _down(graph, device - 1, 0), work, *through)
-
-
-def turns(graph: ScheduleGraph, first: int, last: int, number: int) -> Array:
-    """Micro-batch 0 to the last stage and back to stage `first`; so many turns; the rest, up.
-
-    A turn goes from B(first, x) down to stage `last` and back to B(first, x + n), n = last - first
-    + 1: in 1F1B stage i runs F(i, x + q) right after B(i, x), q = p - i, and stage j runs
-    B(j, x + n) right after F(j, x + q). After the turns, what is left on stage `first`.
-    """
-    m, n, bottom = graph.micro_batches, last - first + 1, graph.num_stages - 1
-    parts, q = [_down(graph, bottom, 0), _up(graph, bottom, 0, first)], graph.num_stages - first
-    for x in range(0, number * n, n):
-        parts += [_down(graph, last, x + q, first), _up(graph, last, x + n, first)]
-    start = int(parts[-1][-1])
-    rest = np.arange(start + 1, int(graph.index[Kind.BACKWARD, first, m - 1]) + 1)
-    return np.concatenate([*parts, rest, _up(graph, first - 1, m - 1)])

@@ -3,8 +3,8 @@
 A window turns like a cycle of a max-plus matrix: N turns take N times its cycle mean C / n, less
 what its ends save (Baccelli, Cohen, Olsder and Quadrat 1992, chapter 3). The bound is the least
 over all paths of the layered graph, by label setting with dominance (Desrochers and Soumis 1988),
-see `undominated`. Path families: latency and turns (`formulations.schedules.paths`); of schedules
-that state no turns, single stages alone, see `latency_bottleneck`.
+see `undominated`. Path families: latency and turns; of schedules that state no turns, single stages
+alone, see `latency_bottleneck`.
 
 Window. In 1F1B let C be all f_k + b_k of the stages i..j and the transfers between them, both ways,
 S these transfers, n = j - i + 1, q = p - i and N = m - 1 - q >= 0. Then

@@ -41,7 +41,7 @@ counts.
 
 import numpy as np
 
-from formulations.schedules.operations import Kind
+from formulations.schedules.orders import Kind
 from formulations.schedules.registry import SCHEDULES
 from solver.graph.edges import Edges, Layers, shortest_path, so_far, taken, to_go
 from solver.graph.problem import INFINITY, Array, Mask, SplitProblem

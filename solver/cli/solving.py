@@ -70,7 +70,7 @@ def solve_command(
     from solver.files import to_json
     from solver.plan_figures import build_document
     from solver.report.text import solution_text
-    from solver.search.targets import solve
+    from solver.search.driver import solve_with_targets
     from solver.study.store import study_at
 
     if study is not None and method != "exact":
@@ -85,7 +85,7 @@ def solve_command(
     problem = load_instance(instance)
     gc.freeze()  # what is loaded stays: no collection during the search looks at it again
     with progress_display() as progress, study_at(study, problem) as kept:
-        result = solve(problem, options, progress, kept)
+        result = solve_with_targets(problem, options, progress, kept)
     document = build_document(result, options)
     try:
         if out is not None:
@@ -331,7 +331,7 @@ def pareto_command(
     """
     from formulations.instance.load import load_family
     from solver.cli.kinds import deliver
-    from solver.clusters.wanted import Wanted
+    from solver.clusters.front import Wanted
 
     check_writable(out, svg, keep=(instance, study))
     count = num_workers(workers, engine, address)

@@ -37,7 +37,7 @@ def answer(monkeypatch: pytest.MonkeyPatch) -> Answer:
         monkeypatch.setattr(
             "formulations.instance.load.load_instance", lambda *_, **__: result.instance
         )
-        monkeypatch.setattr("solver.search.targets.solve", lambda *_: result)
+        monkeypatch.setattr("solver.search.driver.solve_with_targets", lambda *_: result)
 
     return use
 
@@ -72,7 +72,7 @@ def test_options_reach_the_search(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
         seen.append(options)
         return result
 
-    monkeypatch.setattr("solver.search.targets.solve", solve)
+    monkeypatch.setattr("solver.search.driver.solve_with_targets", solve)
     options = ("--method", "cpsat", "--time-limit", "9", "--gap", "0.1", "--seed", "3")
     run("solve", "x.yaml", *options, "--workers", "2", "--write-model", str(model))
     run("solve", "x.yaml")

@@ -10,7 +10,8 @@ import pytest
 
 from formulations.instance.search import Chunking, ScheduleName
 from formulations.schedules.graph import ScheduleGraph, schedule_graph
-from formulations.schedules.paths import device_path, last_down, path_counts, returned, turns
+from formulations.schedules.orders import Kind
+from formulations.schedules.paths import device_path, last_down, path_counts, returned
 from formulations.schedules.registry import SCHEDULES
 from solver.simulate import Array, Times, simulate
 from tests.recorded import Cases, digest, recorded
@@ -60,6 +61,18 @@ def test_no_family_is_longer_than_the_step(schedule: ScheduleName) -> None:
             counts = path_counts(graph, path)
             length = counts.weights @ times.weights[:, 0] + counts.transfers @ times.transfers[:, 0]
             assert length <= makespan
+
+
+def turns(graph: ScheduleGraph, first: int, last: int, number: int) -> Array:
+    """Of 1F1B, see `cycle_bound`: so many turns of the stages from `first` to `last`."""
+    down, up = graph.index[Kind.FORWARD], graph.index[Kind.BACKWARD, ::-1]
+    size, n, q = graph.num_stages, last - first + 1, graph.num_stages - first
+    parts = [down[:, 0], up[:q, 0]]
+    for x in range(0, number * n, n):
+        parts += [down[first : last + 1, x + q], up[size - 1 - last : q, x + n]]
+    # What is left on stage `first`, then up.
+    rest = np.arange(parts[-1][-1] + 1, up[q - 1, -1] + 1)
+    return np.concatenate([*parts, rest, up[q:, -1]])
 
 
 @recorded("paths")

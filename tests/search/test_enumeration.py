@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from formulations.costs.placement import Placer
 from formulations.costs.plan_costs import plan_costs
 from formulations.costs.tables import CostTables, build_tables
 from formulations.decisions import Decisions, decisions_of
@@ -28,13 +29,13 @@ from solver.plan_figures import build_document
 from solver.search import enumeration as module
 from solver.search.critical_path import Family, model_engine
 from solver.search.driver import solve
-from solver.search.enumeration import enumerate_config, lacks_memory
+from solver.search.enumeration import ByRelaxation, enumerate_config, lacks_memory
 from solver.simulate import step_time_ns
 from solver.verify import verify_document
 from tests import brute_force, stage_degrees
 from tests.best_plans import check_claims
 from tests.export.read_back import check_files
-from tests.graph.drawn import NO_CUTOFF, Questions, drawn_tables, uneven_tables
+from tests.graph.drawn import NO_CUTOFF, Questions, best_ns, drawn_tables, problems, uneven_tables
 from tests.hand_made import document_of, result_of
 from tests.loop_checks import judge, solve_config
 from tests.random_configs import WITH_NEW, random_optimum_ns, random_tables, scheduled
@@ -206,3 +207,40 @@ def test_search_equals_brute_force(seed: int, make: Callable[[int], Instance]) -
             job = Job(instance, found.plan)
             assert not list(EXPORTERS["flagscale"].faults(job)), (seed, config)
             check_files("flagscale", job, flagscale.files(job))
+
+
+@each_of(range(120), 24)
+def test_relaxations_and_plans_enclose_the_optimum(seed: int) -> None:
+    costs = random_tables(seed)
+    share, over = divmod(costs.num_micro_batches, dp := costs.config.dp)
+    best = brute_force.optimum_ns(costs, shares=[(share,) * dp])
+    if best is None or over or costs.config.pp == 1:
+        return
+    for cutoff in (2 * best, best + 1, best):
+        search = ByRelaxation(Intervals(costs), Placer(costs), 0.0, lambda: False, cutoff)
+        complete = search.run()
+        assert search.bound_ns <= best
+        assert search.best >= best or search.plan is None
+        if search.plan is not None:
+            assert step_time_ns(plan_costs(costs.instance, search.plan)) == search.best
+        if complete:
+            assert search.bound_ns >= search.best or search.bound_ns >= cutoff
+        if cutoff == best:
+            assert search.plan is None
+
+
+@recorded("by_relaxation")
+def test_work_by_relaxation_is_the_recorded_one(monkeypatch: pytest.MonkeyPatch) -> Cases:
+    """Questions until it ends, bounds and plans; also stopped early, up to a gap."""
+    monkeypatch.setattr("solver.search.enumeration.MOVES_PER_STOP", 5)
+    for name, costs in list(drawn_tables().items())[::4]:
+        dp, all_orders = costs.config.dp, f"{name} all orders"
+        if all_orders not in problems() or costs.config.pp == 1 or costs.num_micro_batches % dp:
+            continue
+        if (best := best_ns(all_orders)) is None:
+            continue
+        asked, told = Questions(), list[object]()
+        for stop, gap, cutoff in ((asked, 0.02, 2 * best), (after(9, asked), 0.0, best + 9)):
+            search = ByRelaxation(Intervals(costs), Placer(costs), gap, stop, cutoff)
+            told.append([search.run(), search.best, search.bound_ns, digest(search.plan)])
+        yield name, [asked.number, *told]
