@@ -78,6 +78,7 @@ def test_pages_name_no_machine() -> None:
         assert not re.search(r"/(work|home|tmp|root)/|pypi|127\.0\.0\.1", page.read_text("utf-8"))
 
 
+@pytest.mark.slow  # 14 s, as the notebook runs; `.ci/docs` builds it, too
 def test_site_builds_strictly(tmp_path: Path) -> None:
     pytest.importorskip("material", reason="the extra docs is not installed")
     build = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir"]
