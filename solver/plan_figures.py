@@ -14,7 +14,7 @@ from formulations.costs.plan_costs import (
     plan_tables,
     rounding_error_ns,
 )
-from formulations.costs.renting import checkpoint_every_s, terms_of
+from formulations.costs.renting import checkpoint_every_s, rent_usd_per_hour, terms_of
 from formulations.errors import PlanError
 from formulations.instance import Instance
 from formulations.instance.instance import gpu_evidence, margin_evidence
@@ -33,7 +33,7 @@ from solver.document import (
 )
 from solver.files import digest, sealed
 from solver.options import SolveOptions
-from solver.result import Result, objective_weight, price_usd_per_hour
+from solver.result import Result, objective_weight
 from solver.simulate import replica_times, simulate_step
 from solver.uncertainty import expected_error
 
@@ -65,7 +65,7 @@ def plan_figures(
     error = expected_error(instance, plan)
     instance = instance.on(config.nodes_used)
     tables, _ = plan_tables(instance, plan)
-    price = price_usd_per_hour(instance, config)
+    price = rent_usd_per_hour(instance, config.nodes_used)
     cost = price * step_time_s / SECONDS_PER_HOUR
     steps = instance.objective.steps
     rounding_ns = rounding_error_ns(config, tables.num_layers, max(costs.micro_batches))

@@ -30,9 +30,7 @@ class Termination(StrEnum):
     CLOSED = "closed"  #: every configuration closed
     TIME_LIMIT = "time_limit"
     INTERRUPTED = "interrupted"
-    UNFINISHED = (
-        "unfinished"  #: an engine gave a configuration up: numerical trouble, too many orders
-    )
+    UNFINISHED = "unfinished"  #: one was given up: numerical trouble of an engine, too many orders
     HEURISTIC = "heuristic"  #: a heuristic ran to its end; no proof was asked for
     GIVEN = "given"  #: the plan was given; nothing was searched
 
@@ -173,27 +171,17 @@ def proves(gap: float | None, requested: float) -> bool:
     return gap is not None and gap <= requested + NOISE
 
 
-def price_usd_per_hour(instance: Instance, config: Configuration) -> float:
-    """Rent of the nodes that a configuration uses."""
-    return rent_usd_per_hour(instance, config.nodes_used)
-
-
 def objective_weight(instance: Instance, config: Configuration) -> float:
     """Objective per nanosecond of step time: 1, or the rent in USD per hour, of useful time."""
     if instance.objective.minimize == "step_time":
         return 1.0
     if instance.objective.minimize == "cost_per_useful_sequence":
         return terms_of(instance, config.nodes_used).useful_usd_per_hour
-    return price_usd_per_hour(instance, config)
-
-
-def max_step_time_ns(instance: Instance, config: Configuration) -> int | None:
-    """Longest step time that the limits on time and on money per step allow; None: any."""
-    return longest_step_ns(instance, config.nodes_used)
+    return rent_usd_per_hour(instance, config.nodes_used)
 
 
 def longest_step_ns(instance: Instance, nodes_used: Sequence[int]) -> int | None:
-    """The same of plans on so many nodes of every group."""
+    """Longest step that limits on time and on money per step allow on these nodes; None: any."""
     limits, price = instance.limits, rent_usd_per_hour(instance, nodes_used)
     seconds = []
     if limits.max_step_time_s is not None:

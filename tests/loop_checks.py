@@ -12,7 +12,7 @@ from formulations.decisions import ALL_FREE, Decisions, Given, decisions_of
 from formulations.instance import Limits
 from formulations.plan import Configuration, Plan
 from solver.options import SolveOptions
-from solver.result import max_step_time_ns
+from solver.result import longest_step_ns
 from solver.search.critical_path import CutLoop, Found, ModelEngine
 from solver.search.paths import CutPool, OpenConfig
 from tests import brute_force
@@ -53,7 +53,7 @@ def solve_config(
     pool: CutPool | None = None,
 ) -> ConfigOutcome:
     """Best plan of one config by simulated step time, or what is known when time runs out."""
-    budget_ns = max_step_time_ns(tables.instance, tables.config)
+    budget_ns = longest_step_ns(tables.instance, tables.config.nodes_used)
 
     def beyond(config: Configuration, best: float | None) -> int:
         known = [

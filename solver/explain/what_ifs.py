@@ -22,7 +22,7 @@ from formulations.space.launch import obstacles, recomputed_blocks, widened
 from solver.comparison import Answer
 from solver.interrupt import Deadline
 from solver.options import SolveOptions
-from solver.result import Status, max_step_time_ns, objective_weight
+from solver.result import Status, longest_step_ns, objective_weight
 from solver.search.driver import solve
 from solver.simulate import step_time_ns
 
@@ -222,7 +222,7 @@ def kept(plan: Plan, instance: Instance, changed: Instance) -> tuple[Plan, int] 
     if obstacles(changed, moved, changed.search.target):
         return None
     costs = plan_costs(changed, moved)
-    time_ns, longest_ns = step_time_ns(costs), max_step_time_ns(changed, config)
+    time_ns, longest_ns = step_time_ns(costs), longest_step_ns(changed, config.nodes_used)
     fits = bool((costs.memory_bytes <= costs.limit_bytes).all())
     return (moved, time_ns) if fits and time_ns <= (longest_ns or time_ns) else None
 

@@ -22,7 +22,7 @@ from solver.heuristics.node_orders import Candidate, Choice
 from solver.heuristics.time_tables import TimeTables
 from solver.heuristics.trial import PathPool
 from solver.interrupt import Stop
-from solver.result import max_step_time_ns, objective_weight
+from solver.result import longest_step_ns, objective_weight
 
 #: Configurations whose bounds are refined before the first start.
 PACKED = 32
@@ -61,7 +61,7 @@ class _LocalSearch:
     def most_ns(self, config: Configuration) -> int:
         """Step times of the configuration from here on are of no interest."""
         weight = objective_weight(self.instance, config)
-        limit = max_step_time_ns(self.instance, config)
+        limit = longest_step_ns(self.instance, config.nodes_used)
         better = self.choice.objective / weight if weight else inf
         return int(min(better, inf if limit is None else limit + 1, LONGEST_NS))
 

@@ -13,7 +13,7 @@ from formulations.schedules.registry import SCHEDULES
 from solver.heuristics.balance import Balance, Order, Shares, Split, SplitSpace
 from solver.heuristics.time_tables import TimeTables
 from solver.interrupt import Stop
-from solver.result import max_step_time_ns, objective_weight
+from solver.result import longest_step_ns, objective_weight
 from solver.simulate import step_time_ns
 
 
@@ -153,7 +153,7 @@ class Choice:
         """Keeps the candidate if it is better and within the limits."""
         space, order, split, shares = candidate
         config, time_ns = space.tables.config, step_time_ns(space.costs(order, split, shares))
-        limit = max_step_time_ns(self.instance, config)
+        limit = longest_step_ns(self.instance, config.nodes_used)
         if not self.hopeless(config, time_ns) and (limit is None or time_ns <= limit):
             self.candidate, self.time_ns = candidate, time_ns
             self.objective = time_ns * objective_weight(self.instance, config)

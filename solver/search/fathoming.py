@@ -23,7 +23,7 @@ from solver.graph.problem import Intervals
 from solver.heuristics.time_tables import TimeTables
 from solver.interrupt import Stop, after
 from solver.options import SolveOptions
-from solver.result import ConfigRecord, Proof, Reason, max_step_time_ns, objective_weight
+from solver.result import ConfigRecord, Proof, Reason, longest_step_ns, objective_weight
 from solver.search.enumeration import MOST_GAP, ConfigEngine, lacks_memory
 from solver.simulate import step_time_ns
 from solver.study.store import Shelf, Study
@@ -136,7 +136,7 @@ class Cutoffs:
     def _scale(self, config: Configuration) -> tuple[int, float]:
         scale = self._scales.get(config.nodes_used)
         if scale is None:
-            longest = max_step_time_ns(self.instance, config)
+            longest = longest_step_ns(self.instance, config.nodes_used)
             refused = ANY_TIME if longest is None else min(longest + 1, ANY_TIME)
             scale = refused, objective_weight(self.instance, config)
             self._scales[config.nodes_used] = scale

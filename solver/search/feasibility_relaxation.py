@@ -24,7 +24,7 @@ from formulations.units import GIB, NANOSECONDS_PER_SECOND, ceil_count, powers_o
 from solver.graph.problem import Intervals
 from solver.heuristics.time_tables import TimeTables
 from solver.interrupt import GRACE_S, Deadline, Stop, TimeUp, time_up_after
-from solver.result import Infeasibility, max_step_time_ns, price_usd_per_hour
+from solver.result import Infeasibility, longest_step_ns
 from solver.search.enumeration import MOST_GAP, enumerate_config, lacks_memory
 from solver.search.fathoming import ANY_TIME
 from solver.study.store import FREE_LIMITS
@@ -74,7 +74,7 @@ def _least_objective(
         intervals, factor = Intervals(times.costs(config)), weight(config)
         if lacks_memory(intervals):
             continue
-        longest_ns = max_step_time_ns(instance, config)
+        longest_ns = longest_step_ns(instance, config.nodes_used)
         gap = MOST_GAP if any_plan and longest_ns is None else 0.0
         cutoff_ns = ANY_TIME if longest_ns is None else longest_ns + 1
         if factor and best is not None:
@@ -294,7 +294,7 @@ def _limits(instance: Instance, stop: Stop) -> list[str]:
         return 1 / NANOSECONDS_PER_SECOND
 
     def usd(config: Configuration) -> float:
-        return price_usd_per_hour(instance, config) / 3600 / NANOSECONDS_PER_SECOND
+        return rent_usd_per_hour(instance, config.nodes_used) / 3600 / NANOSECONDS_PER_SECOND
 
     texts, units = ("limits.max_step_time: {}", "limits.max_cost_per_step: {}"), ("s", "USD")
     for name, text, weight, unit in zip(FREE_LIMITS, texts, (seconds, usd), units, strict=True):

@@ -20,7 +20,7 @@ from solver.heuristics.node_orders import count_orders
 from solver.heuristics.time_tables import TimeTables
 from solver.interrupt import Deadline
 from solver.options import SolveOptions
-from solver.result import Moment, max_step_time_ns, objective_weight
+from solver.result import Moment, longest_step_ns, objective_weight
 from solver.search.enumeration import ORDER_LIMIT
 from solver.search.fathoming import check_plan
 from solver.study.store import Shelf, Study
@@ -114,7 +114,7 @@ class Incumbents:
         """Keeps a plan, with its step time in ns, within the limits and before the incumbent."""
         if found is None:
             return
-        longest_ns = max_step_time_ns(self.instance, found[0].config)
+        longest_ns = longest_step_ns(self.instance, found[0].config.nodes_used)
         if longest_ns is not None and found[1] > longest_ns:
             return
         objective = found[1] * objective_weight(self.instance, found[0].config)

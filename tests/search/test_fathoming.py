@@ -6,7 +6,7 @@ from formulations.instance import Instance
 from formulations.space import configs
 from solver.heuristics.time_tables import TimeTables
 from solver.options import SolveOptions
-from solver.result import Status, max_step_time_ns, objective_weight
+from solver.result import Status, longest_step_ns, objective_weight
 from solver.search.driver import solve
 from solver.search.enumeration import enumerate_config
 from solver.search.fathoming import Closer, Cutoffs, Task
@@ -34,7 +34,7 @@ def check(instance: Instance, gap: float) -> None:
     values = [
         ns * objective_weight(instance, config)
         for config, ns in optima_ns(instance).items()
-        if ns <= (max_step_time_ns(instance, config) or ns)
+        if ns <= (longest_step_ns(instance, config.nodes_used) or ns)
     ]
     options = SolveOptions(gap=gap)
     result = solve(instance, options)
