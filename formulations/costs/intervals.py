@@ -1,16 +1,24 @@
 """Sums and maxima over all runs of layers [a, b)."""
 
+from typing import TypeVar
+
 import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[np.int64]
 Numbers = NDArray[np.float64]
 Mask = NDArray[np.bool_]
+Values = TypeVar("Values", Array, Numbers)
+
+
+def sums_before(values: Values) -> Values:
+    """[.., n] sum of all `values` [.., L] before each boundary; n = L + 1."""
+    return np.concatenate([np.zeros_like(values[..., :1]), np.cumsum(values, axis=-1)], axis=-1)
 
 
 def interval_sums(values: Array) -> Array:
     """[.., n, n] sum of `values` [.., L] over [a, b); negative where b < a."""
-    before = np.concatenate([np.zeros_like(values[..., :1]), np.cumsum(values, axis=-1)], axis=-1)
+    before = sums_before(values)
     sums: Array = before[..., None, :] - before[..., :, None]
     return sums
 

@@ -22,7 +22,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from formulations.costs.intervals import Mask, interval_sums
+from formulations.costs.intervals import Mask, interval_sums, sums_before
 from formulations.costs.stage_costs import NEVER, StageCosts
 from formulations.costs.tables import Array, CostTables
 from formulations.decisions import least_ends
@@ -94,7 +94,7 @@ def given_runs(boundaries: Sequence[int]) -> list[Runs]:
 
 def run_sums(runs: Runs, values: Array) -> Array:
     """[N] sum of `values` [L] over each run of layers."""
-    before = np.concatenate([[0], values.cumsum()])
+    before = sums_before(values)
     sums: Array = before[runs[:, 1]] - before[runs[:, 0]]
     return sums
 

@@ -32,10 +32,8 @@ class Shares:
         self._given = None if isinstance(shares, range) else tuple(shares)
         self._range = shares if isinstance(shares, range) else range(0)
         self._rows = list[list[Linear]]()
-        if isinstance(shares, range):
-            self._add(model, tables, order)
-
-    def _add(self, model: Model, tables: CostTables, order: Order) -> None:
+        if not isinstance(shares, range):
+            return
         self._rows = [
             [model.literal(f"reached_{r}_{q}") for q in self._range[1:]]
             for r in range(tables.config.dp)

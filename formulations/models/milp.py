@@ -106,11 +106,6 @@ class Milp(Model):
     def _equality(self, number: int, difference: Linear) -> None:
         self._add(number, difference, pulp.LpConstraintEQ)
 
-    def _forbid(self, number: int) -> None:
-        """Leave the model, or the alternative, without a solution."""
-        nothing = self.integer(f"nothing_{self.native.numConstraints()}", 0)
-        self.at_most(number, 1, nothing)
-
     def within(self, number: int, time: Linear, lower: int | None, upper: int | None) -> None:
         """Half a nanosecond wider, so that no plan lies on the edge."""
         if lower is not None:
@@ -123,8 +118,8 @@ class Milp(Model):
         ways = total_of(*literals, *map(negated, conditions))
         if isinstance(ways, Linear):
             self._add(number, Linear({i: -n for i, n in ways.terms.items()}, 1 - ways.constant), -1)
-        elif ways < 1:
-            self._forbid(number)
+        elif ways < 1:  # the model, or the alternative, has no solution
+            self.at_most(number, 1, self.integer(f"nothing_{self.native.numConstraints()}", 0))
 
     def exactly_one(self, number: int, literals: Iterable[Linear]) -> None:
         """Their sum is 1."""

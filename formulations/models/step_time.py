@@ -121,8 +121,10 @@ class OneConfig:
         if cut in self.cuts:
             return False
         self.cuts.add(cut)
+        counts = [*chain.from_iterable(cut.operations), 1, 1]
         for r, reached, more in self._cut_replicas(cut):
-            path = total_of(self._path(cut, r), self.tail[cut.device])
+            times = [row[r] for row in chain.from_iterable(self._times.times)]
+            path = weighted(counts, [*times, self._sends(cut, r), self.tail[cut.device]])
             self.model.at_most(
                 5,
                 path,
@@ -154,11 +156,6 @@ class OneConfig:
         counts = cut.sends(self.tables.instance.search.blocking_sends)
         times = [self.order.send(k, replica, self.split) for k in range(len(counts))]
         return weighted(counts, times)
-
-    def _path(self, cut: PathCut, replica: int) -> Term:
-        counts = [*chain.from_iterable(cut.operations), 1]
-        times = [row[replica] for row in chain.from_iterable(self._times.times)]
-        return weighted(counts, [*times, self._sends(cut, replica)])
 
     def _longest(self, cut: PathCut, replica: int) -> int:
         """Longest that the path may be; the tail behind it is within the step anyway."""

@@ -18,7 +18,7 @@ layers, equal for all groups.
 Filling, if all replicas have m micro-batches and devices one chunk. (If these may be unlike, look
 at the replica with the most: it has M / dp or more, m that rounded up, and what follows only grows
 with them; see Unlike.) By the latency paths of stage i of replica r
-(`formulations.schedules.operations.Missed`), the last backward of stage 0 ends no earlier than
+(`formulations.schedules.orders.Missed`), the last backward of stage 0 ends no earlier than
 latency_r + (m - 1) t_ri less what the path misses of stage i. latency_r is the sum of its t_rk, but
 for weight gradients split off, and of its transfers, both ways. Then follow the tail of stage 0,
 and the all-reduce of tied embeddings. Let phi of each kind of operation be its largest share in the
@@ -61,6 +61,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from formulations.costs.compute import LayerTimes
+from formulations.costs.intervals import sums_before
 from formulations.instance import Instance
 from formulations.plan import Configuration
 from formulations.schedules.orders import forwards_before_return
@@ -80,8 +81,6 @@ def closed_forms(
     instance: Instance, configs: Sequence[Configuration], times: Sequence[LayerTimes]
 ) -> list[ClosedForm]:
     """The larger of the work and the filling bound of configurations with these layer times."""
-    if not configs:
-        return []
     bounds = ClosedForms(instance, configs, times)
     return [
         ClosedForm(filling, "filling") if filling > work else ClosedForm(work, "work")
@@ -232,9 +231,8 @@ class ClosedForms:
     def _loads(self) -> Numbers:
         """[N, J] load per weight of the 1, 2, .. fastest groups, if these take the stages first."""
         ends = np.minimum(self._ends, self.columns.pp[:, None])
-        none = np.zeros((len(ends), 1))
-        before = np.concatenate([none, np.cumsum(self.per_weight, axis=1)], axis=1)
-        rate = np.concatenate([self.per_weight, none], axis=1)
+        before = sums_before(self.per_weight)
+        rate = np.concatenate([self.per_weight, np.zeros((len(ends), 1))], axis=1)
         stage = ends.astype(np.int64)
         rows = np.arange(len(stage))[:, None]
         loads: Numbers = before[rows, stage] + (ends - stage) * rate[rows, stage]

@@ -140,13 +140,10 @@ def needed(
     least_share = {}
     for counts, share in shares.items():
         places_left = tuple(n - c for n, c in zip(places[:-1], counts, strict=False))
-        required = (
-            max(1, total - int(grid[places_left]))
-            if min(places_left, default=0) >= 0
-            else total + 1
-        )
-        if required <= share:
-            least_share[counts] = required
+        if min(places_left, default=0) >= 0:
+            required = max(1, total - int(grid[places_left]))
+            if required <= share:
+                least_share[counts] = required
     return least_share
 
 

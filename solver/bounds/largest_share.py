@@ -254,15 +254,13 @@ def config_bound_ns(intervals: Intervals, cutoff_ns: int, stop: Stop = lambda: F
     # No plan is below all work on the fastest GPUs, shared by all slots.
     busy_ns = ceil_div(total * tables.least_work_ns, tables.config.slots)
     low, high = min(busy_ns, cutoff_ns), cutoff_ns
-    while (middle := low + low // STEP + 1) < high and not stop():
-        thinned = trial.start(middle)
-        if thinned is None:
-            low = middle
-        else:
-            layers, high = thinned, middle
     while high - low > max(1, low // RESOLUTION) and not stop():
-        middle = (low + high) // 2
-        thinned = trial.thinned(layers, middle)
+        # Trial times grow until one is possible; from there on they halve what is left.
+        if (middle := low + low // STEP + 1) < high:
+            thinned = trial.start(middle)
+        else:
+            middle = (low + high) // 2
+            thinned = trial.thinned(layers, middle)
         if thinned is None:
             low = middle
         else:

@@ -1,6 +1,6 @@
 """Bounds on what the rest of a split must still cost: shortest paths of least sum and maximum.
 
-Paths: the latency paths of any schedule (`formulations.schedules.operations.Missed`), the work of
+Paths: the latency paths of any schedule (`formulations.schedules.orders.Missed`), the work of
 one device, and rounds where a schedule states turns. Edges through which no path is below a cutoff
 go, as by reduced costs.
 

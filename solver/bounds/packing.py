@@ -68,8 +68,6 @@ def refuted(
     below_ns: Sequence[int],
 ) -> list[bool]:
     """Whether no plan of each config, with these layer times, has a step time below these."""
-    if not configs:
-        return []
     packing = Packing(ClosedForms(instance, configs, times))
     flags: list[bool] = packing.refutes(np.array(below_ns, dtype=np.int64)).tolist()
     return flags
@@ -82,8 +80,6 @@ def packed_ns(
     known_ns: Sequence[int],
 ) -> list[int]:
     """Lower bounds of the step times of configs, from some that are known up to twice these."""
-    if not configs:
-        return []
     packing = Packing(ClosedForms(instance, configs, times))
     low = np.array(known_ns, dtype=np.int64)
     high = 2 * low

@@ -40,8 +40,6 @@ UNITS = (1, 2, 4, 8)
 #: Edges of a graph; and before anything is left out.
 MOST_EDGES = 2_000_000
 MOST_OF_ALL = 10_000_000
-
-
 #: Weight of the fastest class by speed.
 FINEST_WEIGHT = 24
 

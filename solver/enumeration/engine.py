@@ -109,7 +109,6 @@ def best_start(problem: SplitProblem, layers: Layers, stop: Stop) -> tuple[Array
 #: Extensions of prefixes after which windows are worth their time: so many, and one per edges.
 FIRST_EXTENSIONS = 40
 EDGES_PER_EXTENSION = 50
-
 #: With a split that is better by this share, edges and bounds are worked out anew.
 BETTER = 1e-3
 #: Growth of the cutoffs with which a problem is solved from below.

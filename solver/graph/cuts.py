@@ -142,15 +142,8 @@ def _evaluate(problem: SplitProblem, arcs: Array, splits: Array, harvest: bool) 
         columns_of_lane = np.flatnonzero(lane_of == lane)
         if columns_of_lane.size:
             path = trace(graph, times, ends, columns_of_lane, graph.last[device[columns_of_lane]])
-            rows = rows_of(path, problem.blocking)
-            cuts.append(
-                Cuts(
-                    rows,
-                    np.full(columns_of_lane.size, lane),
-                    device[columns_of_lane],
-                    problem.num_devices,
-                )
-            )
+            rows, lanes = rows_of(path, problem.blocking), np.full(columns_of_lane.size, lane)
+            cuts.append(Cuts(rows, lanes, device[columns_of_lane], problem.num_devices))
     return Evaluation(step_time, join_cuts(cuts))
 
 

@@ -52,10 +52,6 @@ class GpuGraph:
         ]
         return tuple(keys.index(key) for key in keys)
 
-    def is_end(self, state: State) -> bool:
-        """Whether all nodes of a final vector are full."""
-        return self._room(state) == 0 and state.used in self.finals
-
     @property
     def start(self) -> State:
         """No node is used."""
@@ -109,7 +105,7 @@ class GpuGraph:
         """Bit r: r more stages can lead from the state to a final vector."""
         counts = dict[State, int]()
         for state in reversed(self.steps):
-            counts[state] = int(self.is_end(state))
+            counts[state] = int(self._room(state) == 0 and state.used in self.finals)
             for step in self.steps[state]:
                 counts[state] |= counts[step.after] << 1
         return counts

@@ -11,7 +11,7 @@ replicas of unlike pipelines exchange, `formulations.costs.template_costs` adds.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import NamedTuple
 
 import numpy as np
@@ -19,7 +19,7 @@ import numpy as np
 from formulations.costs.stage_costs import NEVER
 from formulations.costs.stage_places import StagePlacer
 from formulations.fleet import Template
-from formulations.plan import ByPlace, Degrees, Plan, Recomputed
+from formulations.plan import ByPlace, Plan, Recomputed
 from formulations.space.slots import layout_plan, may_follow
 from solver.graph.gpu_graph import GpuGraph, State, Step
 from solver.graph.places import Places, places_of, stage_rings
@@ -244,16 +244,14 @@ class StageDegrees(Pipelines):
         return arcs if all(arcs) else []
 
     @cached_property
-    def _follows(self) -> list[list[tuple[bool, bool]]]:
+    def _follows(self) -> list[list[tuple[bool, ...]]]:
         """[C][C] whether the target runs a stage behind a first one: inside, and at the end."""
-        instance, zero = self.by_place.instance, self.config.zero
+        follows = partial(may_follow, self.by_place.instance, self.config.zero)
         all_degrees = [degrees for _, degrees in self.by_place.places]
-
-        def follows(first: Degrees, later: Degrees) -> tuple[bool, bool]:
-            inside, last = (may_follow(instance, zero, first, later, x) for x in (False, True))
-            return inside, last
-
-        return [[follows(first, later) for later in all_degrees] for first in all_degrees]
+        return [
+            [tuple(follows(first, later, end) for end in (False, True)) for later in all_degrees]
+            for first in all_degrees
+        ]
 
     def _by_message(self, stage: int, allowed: Mask) -> dict[int, Mask]:
         return by_message(self.tables, stage, allowed)

@@ -18,6 +18,7 @@ from formulations.schedules.registry import SCHEDULES
 from formulations.space.slots import runs_order
 from solver.graph.placements import Columns, chunk_memory
 from solver.graph.problem import ChunkMemory, Intervals, Mask, distinct
+from solver.simulate import Times
 
 #: Boundaries of a split: pp + 1 layer indices from 0 to the number of layers.
 Split = tuple[int, ...]
@@ -95,20 +96,24 @@ class SplitSpace:
         stages = self.stages
         if not stages.has_choice or stages.shares_memory:
             times = [table[end, groups] - table[start, groups] for table in self.passes]
-            times[1] = times[1] + self._chunks_extra(share, groups, start, end)
+            if stages.has_choice:  # what stages beside others on a device recompute for
+                splits = np.concatenate([start[:, 0], end[-1:, 0]]).T
+                devices = groups[: self.tables.config.pp, :, 0]
+                times[1] = times[1] + self.intervals.stages.extra_of_devices(devices, share, splits)
             return times
         first = [self.columns.first(k, share) for k in range(len(start))]
         columns = groups + np.array(first).reshape(-1, *(1,) * (groups.ndim - 1))
         tables = [table for table in self.columns.times() if table is not None]
         return [table[columns, start, end] for table in tables]
 
-    def _chunks_extra(self, share: int, groups: Array, start: Array, end: Array) -> Array | int:
-        """[S, C, N] ns that stages [S, C, N] beside others on a device recompute for."""
-        stages = self.intervals.stages
-        if not stages.has_choice:
-            return 0
-        splits = np.concatenate([start[:, 0], end[-1:, 0]]).T
-        return stages.extra_of_devices(groups[: self.tables.config.pp, :, 0], share, splits)
+    def times(self, share: int, groups: Array, splits: Array, send: Array) -> Times:
+        """Of replicas of groups [S, C, 1 or N], whose messages take `send` [S - 1, C * N] ns."""
+        start, end = splits[:, :-1].T[:, None], splits[:, 1:].T[:, None]
+        forward, backward, *weight = (
+            table.reshape(len(groups), -1) for table in self.stage_times(share, groups, start, end)
+        )
+        blocking = self.tables.instance.search.blocking_sends
+        return Times(forward, backward, send, blocking, weight=weight[0] if weight else None)
 
     def farthest_ends(self, group: int, stage: int, share: int) -> Array:
         """[n] last end with which a stage from each layer fits a GPU of the group.
@@ -178,10 +183,8 @@ class Balance:
     @cached_property
     def _chunks(self) -> ChunkMemory | None:
         """Memory of devices with several chunks; None if each has one."""
-        space = self.space
-        if space.tables.config.vpp == 1:
-            return None
-        return chunk_memory(space.intervals, self.groups[: space.tables.config.pp], self.shares)
+        pp = self.space.tables.config.pp
+        return chunk_memory(self.space.intervals, self.groups[:pp], self.shares)
 
     def allowed(self, k: int, start: int, end: int) -> bool:
         """Whether layers [start, end) are a stage k: enough blocks, and memory on every GPU."""

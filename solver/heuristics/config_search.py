@@ -34,8 +34,6 @@ LONG_TAIL = 0.1
 FAR = 1.5
 #: Times that split and shares are fitted to each other in turn.
 FITTINGS = 3
-
-
 #: Splits simulated at once in a descent.
 TRIED_AT_ONCE = 16
 #: Orders are followed up if their split is not slower than this, relative to the best one.

@@ -1,5 +1,6 @@
 """Node orders, splits and shares near other ones, and those to start from."""
 
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from itertools import accumulate, groupby, islice, pairwise, permutations
 from random import Random
@@ -135,14 +136,11 @@ def fair_shares(stage_times: Array, micro_batches: int) -> tuple[int, ...]:
     micro-batches a replica is taken to need all its stages once and m - 1 times its slowest.
     """
     latency, slowest = stage_times.sum(axis=0), stage_times.max(axis=0)
-    low, high = 0, int((latency + micro_batches * slowest).max())
-    while low < high:
-        middle = (low + high) // 2
-        if _most(latency, slowest, middle).sum() >= micro_batches:
-            high = middle
-        else:
-            low = middle + 1
-    shares = _most(latency, slowest, low)
+    times = range(int((latency + micro_batches * slowest).max()))
+    enough = bisect_left(
+        times, True, key=lambda ns: bool(_most(latency, slowest, ns).sum() >= micro_batches)
+    )
+    shares = _most(latency, slowest, enough)
     for _ in range(int(shares.sum()) - micro_batches):
         ends = np.where(shares > 1, latency + (shares - 1) * slowest, -1)
         shares[len(ends) - 1 - int(ends[::-1].argmax())] -= 1

@@ -16,6 +16,7 @@ from random import Random
 
 import numpy as np
 
+from formulations.costs.intervals import sums_before
 from formulations.costs.tables import Array, CostTables
 from solver.graph.problem import Mask
 from solver.heuristics.balance import Order, SplitSpace
@@ -72,10 +73,7 @@ class StageNodes:
         rings = [placer.stage(0, [placer.terms(j, 0) for j in row], row) for row in groups.tolist()]
         sync, sync_start, gather, gather_start = zip(*rings, strict=True)
         self.sync_start, self.gather_start = np.array(sync_start), np.array(gather_start)
-        none = np.zeros((len(groups), 1), int)
-        self.sync, self.gather = (
-            np.concatenate([none, np.cumsum(layers, axis=1)], axis=1) for layers in (sync, gather)
-        )
+        self.sync, self.gather = (sums_before(np.array(layers)) for layers in (sync, gather))
         self.farthest = np.array(
             [
                 [
@@ -113,7 +111,7 @@ class StageTrial(Trial):
         kinds = self.tables.message_kind[splits[:, 1:-1].T][:, None]
         ends = (outside[groups, kinds] for groups in (self.groups[1:], self.groups[:-1]))
         send = np.maximum(*ends).reshape(len(kinds), -1)
-        yield micro_batches, self._times(micro_batches, self.groups, splits, send)
+        yield micro_batches, self.space.times(micro_batches, self.groups, splits, send)
 
     def tail_ns(self, splits: Array) -> Array:
         """[p, N] of these orders."""
@@ -137,11 +135,6 @@ LAYERS = 4
 WITH_LAYERS = 0.7
 
 
-def _splits(counts: Array) -> Array:
-    """[N, p + 1] from the numbers of layers [N, p]."""
-    return np.concatenate([np.zeros_like(counts[:, :1]), np.cumsum(counts, axis=1)], axis=1)
-
-
 def near_orders(order: StageOrders) -> StageOrders:
     """One layer moved, or two stages exchanged, with or without their layers; N = 1."""
     places, split = order.places[0], order.splits[0]
@@ -153,7 +146,7 @@ def near_orders(order: StageOrders) -> StageOrders:
     same = np.repeat(split[None], len(pairs), axis=0)
     return StageOrders(
         np.concatenate([np.repeat(order.places, len(moved), axis=0), exchanged, exchanged]),
-        np.concatenate([moved, _splits(counts), same]),
+        np.concatenate([moved, sums_before(counts), same]),
     )
 
 
@@ -170,7 +163,7 @@ def shaken(order: StageOrders, random: Random) -> StageOrders:
         source, target = random.sample(stages, 2)
         if counts[source] > 1:
             counts[[source, target]] += [-1, 1]
-    return StageOrders(places, _splits(counts[None]))
+    return StageOrders(places, sums_before(counts[None]))
 
 
 #: In smaller stages, in nodes, moves of single nodes do.

@@ -59,12 +59,13 @@ class TimeTables:
         """What a bound says of configurations without degrees per stage, asked once per side."""
         answers: dict[int, Known] = {}
         side_of = [self.instance.side(config.nodes_used) for config in configs]
-        for number, side in enumerate(self.instance.sides):
-            places = [i for i, side_number in enumerate(side_of) if side_number == number]
+        for number in set(side_of):
+            places = [i for i, side in enumerate(side_of) if side == number]
             asked = [configs[i] for i in places]
             times = [self._ways(config)[0] for config in asked]
             values = ([column[i] for i in places] for column in columns)
-            answers |= zip(places, ask(side, asked, times, *values), strict=True)
+            of_side = ask(self.instance.sides[number], asked, times, *values)
+            answers |= zip(places, of_side, strict=True)
         return [answers[i] for i in range(len(configs))]
 
     def costs(self, config: Configuration) -> CostTables:

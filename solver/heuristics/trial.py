@@ -10,6 +10,7 @@ from functools import cached_property
 
 import numpy as np
 
+from formulations.costs.intervals import sums_before
 from formulations.costs.placement import PlacementCosts
 from formulations.costs.tables import Array
 from formulations.schedules.graph import schedule_graph
@@ -43,11 +44,6 @@ class Paths:
     device: Array
 
 
-def _before(values: Array) -> Array:
-    """[p, L + 1] sum of all layers before each boundary."""
-    return np.concatenate([np.zeros_like(values[:, :1]), np.cumsum(values, axis=1)], axis=1)
-
-
 class Trial(ABC):
     """Plans of one configuration whose step times splits [N, S + 1] decide; p devices."""
 
@@ -64,16 +60,6 @@ class Trial(ABC):
 
         The step ends when the last of them does.
         """
-
-    def _times(self, micro_batches: int, groups: Array, splits: Array, send: Array) -> Times:
-        """Of replicas of groups [S, C, 1 or N], whose messages take `send` [S - 1, C * N] ns."""
-        start, end = splits[:, :-1].T[:, None], splits[:, 1:].T[:, None]
-        forward, backward, *weight = (
-            table.reshape(len(groups), -1)
-            for table in self.space.stage_times(micro_batches, groups, start, end)
-        )
-        blocking = self.tables.instance.search.blocking_sends
-        return Times(forward, backward, send, blocking, weight=weight[0] if weight else None)
 
     def simulated(self, splits: Array, paths: bool) -> tuple[Array, list[Paths]]:
         """Step time of every split [N], and if asked for one critical path each."""
@@ -114,11 +100,11 @@ class OrderTrial(Trial):
 
     @cached_property
     def _sync(self) -> Array:
-        return np.tile(_before(self.placement.sync_ns), (self.config.vpp, 1))
+        return np.tile(sums_before(self.placement.sync_ns), (self.config.vpp, 1))
 
     @cached_property
     def _gather(self) -> Array:
-        return np.tile(_before(self.placement.gather_ns), (self.config.vpp, 1))
+        return np.tile(sums_before(self.placement.gather_ns), (self.config.vpp, 1))
 
     def with_shares(self, shares: Shares) -> "OrderTrial":
         """The same order with other shares."""
@@ -153,7 +139,7 @@ class OrderTrial(Trial):
             groups = lanes.groups.T[:, :, None]
             shape = groups.shape[1] * len(splits), len(boundaries)
             send = lanes.send_ns[:, kinds, boundaries].reshape(shape).T
-            yield lanes.micro_batches, self._times(lanes.micro_batches, groups, splits, send)
+            yield lanes.micro_batches, self.space.times(lanes.micro_batches, groups, splits, send)
 
     @property
     def after(self) -> Array:

@@ -211,16 +211,6 @@ class Planner:
         return nodes, result.step_time_ns
 
 
-def with_redundancy(instance: Instance) -> Instance:
-    """The instance for plans whose nodes hold their successors' layers, too.
-
-    State and activations of these take as much memory again, so that plans have half of it. Parts
-    of an optimizer state would be lost with their node.
-    """
-    free = (1 + instance.limits.memory_headroom) / 2
-    return instance.but(search={"zero": (0,)}, limits={"memory_headroom": free})
-
-
 def planned_policy(
     planner: Planner, name: PolicyName, in_flight: InFlight, pause_ns: int | None = None
 ) -> Policy:
@@ -228,7 +218,7 @@ def planned_policy(
 
     pause_ns: after a failure; None: as published for a model of this size. With redundancy a step
     takes 4/3 of the time, for the redundant forward passes; that they may hide in bubbles is left
-    out. It survives failures without checkpoints, so its planner should be of `with_redundancy`.
+    out. It survives failures without checkpoints: its planner leaves room for successors' layers.
     """
     workload = planner.instance.workload
     usual_ns, recovery, source = recovery_of_size(name, workload.parameters, in_flight)
@@ -285,7 +275,10 @@ class InstancePolicies:
         if name not in self._planners:
             instance = self.instance
             if name == "redundancy":
-                instance = with_redundancy(instance)
+                # Layers of a node's successor take as much memory again, so that plans have half
+                # of it. Parts of an optimizer state would be lost with their node.
+                free = (1 + instance.limits.memory_headroom) / 2
+                instance = instance.but(search={"zero": (0,)}, limits={"memory_headroom": free})
             self._planners[name] = Planner(instance, chosen.search, self._report, self.deadline)
         return planned_policy(self._planners[name], name, chosen.in_flight, chosen.pause_ns)
 

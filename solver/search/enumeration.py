@@ -32,13 +32,10 @@ from solver.interrupt import Stop, after
 #: With more distinct node orders than these only the heuristic's are tried: the configuration stays
 #: open.
 ORDER_LIMIT = 20_000
-
 #: Up to so many are tried without a relaxation before.
 FEW_ORDERS = 100
-
 #: Larger gaps are not taken off a cutoff.
 MOST_GAP = 0.5
-
 #: How often each order may ask whether to stop before the others had their turn.
 FIRST_EFFORT = 400
 

@@ -127,11 +127,8 @@ class Cutoffs:
 
     instance: Instance
     gap: float
-
-    @cached_property
-    def _scales(self) -> dict[tuple[int, ...], tuple[int, float]]:
-        """Shortest step time beyond the limits and objective per ns, by the nodes used."""
-        return {}
+    #: Shortest step time beyond the limits and objective per ns, by the nodes used.
+    _scales: dict[tuple[int, ...], tuple[int, float]] = field(default_factory=dict)
 
     def _scale(self, config: Configuration) -> tuple[int, float]:
         scale = self._scales.get(config.nodes_used)

@@ -95,24 +95,6 @@ def _nearby(boundaries: Sequence[int], limit: int) -> Array:
     return np.array(rows[: limit + 1], dtype=np.int64)
 
 
-def _times(
-    space: SplitSpace, placement: PlacementCosts, replica: int, share: int, splits: Array
-) -> Times:
-    """Stage times of one replica with this share under every split [N, S + 1].
-
-    Of splits without room as if nothing were recomputed: their paths are paths all the same.
-    """
-    tables, config = space.tables, space.tables.config
-    devices = np.arange(config.num_stages) % config.pp
-    groups = placement.group_of_slot.reshape(config.pp, config.dp)[devices, replica, None, None]
-    start, end = splits[:, :-1].T[:, None], splits[:, 1:].T[:, None]
-    times = space.stage_times(share, groups, start, end)
-    forward, backward, *weight = (table[:, 0] for table in times)
-    send = placement.send_ns[tables.message_kind[splits[:, 1:-1].T], devices[:-1, None], replica]
-    blocking = tables.instance.search.blocking_sends
-    return Times(forward, backward, send, blocking, weight=weight[0] if weight else None)
-
-
 def harvest(
     space: SplitSpace,
     placement: PlacementCosts,
@@ -134,6 +116,8 @@ def harvest(
         finish[[0, -1]] = finish[[0, -1]].max() + costs.embedding_ns
     tails = costs.sync_ns + finish
     ready = np.zeros(config.pp, dtype=np.int64)
+    groups = placement.group_of_slot.reshape(config.pp, config.dp)
+    devices = np.arange(config.num_stages) % config.pp
     cuts: list[PathCut] = []
     for alike in replica_classes(placement, config.dp):
         planned = {decisions.micro_batches[r] for r in alike.replicas}
@@ -142,7 +126,10 @@ def harvest(
             graph = schedule_graph(config.schedule, config.pp, m, *config.chunking)
             num_neighbours = BATCH_ENTRIES // graph.num_operations if m in planned else 0
             splits = _nearby(decisions.boundaries, num_neighbours)
-            times = _times(space, placement, alike.replicas[0], m, splits)
+            # Of splits without room as if nothing were recomputed: their paths are paths, too.
+            r, kinds = alike.replicas[0], tables.message_kind[splits[:, 1:-1].T]
+            send = placement.send_ns[kinds, devices[:-1, None], r]
+            times = space.times(m, groups[devices, r, None, None], splits, send)
             end = simulate(graph, times)
             ends = end[graph.last]
             cuts.extend(_paths(graph, times, end, (ends + tails[:, None]).argmax(axis=0)))
