@@ -177,10 +177,6 @@ class OneConfig:
             self.shares.assignment(decisions.micro_batches),
         )
 
-    def hint(self, decisions: Decisions) -> None:
-        """Start the engine from these decisions."""
-        self.model.hint(self.assignment(decisions))
-
     def extract(self, values: Sequence[float]) -> Decisions | None:
         """The decisions in an engine's solution; None if it has none.
 

@@ -47,7 +47,7 @@ class Missed(NamedTuple):
 
 
 def gpipe(
-    num_devices: int, device: int, micro_batches: int, chunks: int = 1, group: int | None = None
+    num_devices: int, device: int, micro_batches: int, chunks: int, group: int | None
 ) -> Order:
     """GPipe (Huang et al., NeurIPS 2019): all forwards, then all backwards."""
     for kind in (Kind.FORWARD, Kind.BACKWARD):
@@ -68,7 +68,7 @@ def gpipe_missed(
 
 
 def one_f_one_b(
-    num_devices: int, device: int, micro_batches: int, chunks: int = 1, group: int | None = None
+    num_devices: int, device: int, micro_batches: int, chunks: int, group: int | None
 ) -> Order:
     """1F1B (PipeDream, Narayanan et al., SOSP 2019): one forward, one backward, in turn.
 
@@ -99,7 +99,7 @@ def one_f_one_b_missed(
 
 
 def zb_h1(
-    num_devices: int, device: int, micro_batches: int, chunks: int = 1, group: int | None = None
+    num_devices: int, device: int, micro_batches: int, chunks: int, group: int | None
 ) -> Order:
     """ZB-H1 (Qi et al., Zero Bubble Pipeline Parallelism, ICLR 2024, section 2.1).
 
@@ -155,7 +155,7 @@ def sizes_of_groups(
 
 
 def interleaved(
-    num_devices: int, device: int, micro_batches: int, chunks: int, group: int | None = None
+    num_devices: int, device: int, micro_batches: int, chunks: int, group: int | None
 ) -> Order:
     """Interleaved 1F1B (Narayanan et al., SC 2021, section 2.2): v chunks of layers per device.
 

@@ -76,11 +76,6 @@ class Dispatched:
     time_ns: int
     bound_ns: int
 
-    @property
-    def gap(self) -> float:
-        """By which share of its time the dispatch may be beaten at most."""
-        return 1 - self.bound_ns / self.time_ns if self.time_ns else 0.0
-
 
 def dispatch_group(mixed: Mixed, group: Group) -> Dispatched | None:
     """A group of a step dealt out; None of a measured strategy, and of very many sequences."""

@@ -149,15 +149,11 @@ def fleet_policy(
 class Planner:
     """The best plan for every number of nodes per group, found when it is first asked for.
 
-    deadline: of all plans together; None: each has the limit of the options.
+    deadline: of all plans together.
     """
 
     def __init__(
-        self,
-        instance: Instance,
-        options: SolveOptions,
-        report: Report | None = None,
-        deadline: Deadline | None = None,
+        self, instance: Instance, options: SolveOptions, report: Report | None, deadline: Deadline
     ) -> None:
         self.instance = instance
         self._options = options
@@ -191,9 +187,7 @@ class Planner:
         if not any(counts):
             return None
         if counts not in self._results:
-            options, deadline = self._options, self._deadline
-            if deadline is not None:
-                options = replace(options, time_limit_s=deadline.left_s)
+            options = replace(self._options, time_limit_s=self._deadline.left_s)
             result = solve(self.instance.with_nodes(counts), options, self._report)
             if result.termination is Termination.INTERRUPTED:
                 raise KeyboardInterrupt

@@ -19,6 +19,7 @@ from solver.fleets.designs import (
 )
 from solver.fleets.fleet import start_fleet
 from solver.fleets.recovery import Horizon
+from solver.interrupt import Deadline
 from solver.options import SolveOptions
 from solver.replay.policies import (
     FleetPlanner,
@@ -171,7 +172,7 @@ def test_every_number_of_nodes_is_planned_once(monkeypatch: pytest.MonkeyPatch) 
         return solve(problem, options)
 
     monkeypatch.setattr("solver.replay.policies.solve", counting)
-    planner, names = Planner(instance, SolveOptions()), of_nodes(instance)
+    planner, names = Planner(instance, SolveOptions(), None, Deadline(None)), of_nodes(instance)
     plans = [planner.plan(names - {node}) for node in instance.cluster.node_names]
     assert asked == [[1, 2], [2, 1]]
     assert planner.summary == "2 plans, all proved to be the best"
