@@ -246,7 +246,7 @@ def search_table(records: list[Figures]) -> Table:
 
 PLANS: dict[str, Column] = {
     "case": "case",
-    "tp x dp x pp, b": config_of,
+    "tensor x data x pipeline, micro-batch": config_of,
     "order": lambda one: "".join("H" if n.startswith("A100") else "." for n in one["placement"]),
     "split": lambda one: shorten(" ".join(map(str, one["partition"])), 20, placeholder="..."),
     "FASOP ms": ("published_step_time_s", 1000, 1),

@@ -139,7 +139,7 @@ def compare(
 TABLE: dict[str, Column] = {
     "instance": "instance",
     "method": "method",
-    "configuration tp x dp x pp, b": config_of,
+    "tensor x data x pipeline, micro-batch": config_of,
     "status": "status",
     "step ms": ("step_time_ns", 1e-6, 3),
     "above bound %": ("above_bound", 100, 2),

@@ -173,7 +173,7 @@ def plan_table(document: FrontDocument, plans: list[Figures]) -> Table:
     """One line per plan of FASOP's, in its order."""
     columns: dict[str, Column] = {
         "cluster": lambda one: cluster_name(document, one["nodes"]),
-        "tp x dp x pp, b": config_of,
+        "tensor x data x pipeline, micro-batch": config_of,
         "its front": lambda one: "yes" if one["on_their_front"] else "",
         "FASOP ms": ("published_step_time_s", 1000, 1),
         "simulated ms": ("step_time_s", 1000, 1),

@@ -111,7 +111,7 @@ def growth_picture(records: Sequence[Figures]) -> str:
 TABLE: dict[str, Column] = {
     "nodes": ("nodes", 1, 0),
     "status": "status",
-    "configuration tp x dp x pp, b": config_of,
+    "tensor x data x pipeline, micro-batch": config_of,
     "step s": ("step_time_ns", 1e-9, 3),
     "gap %": ("gap", 100, 3),
     "seconds": ("runtime_s", 1, 2),

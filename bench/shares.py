@@ -52,7 +52,7 @@ def table(records: Sequence[Figures]) -> Table:
     columns: dict[str, Column] = {
         "instance": "instance",
         "micro-batches": "micro_batches",
-        "tp x dp x pp, b": config_of,
+        "tensor x data x pipeline, micro-batch": config_of,
         "status": "status",
         "step ms": ("step_time_ns", 1e-6, 3),
         "bound ms": ("bound", 1e-6, 3),

@@ -13,7 +13,7 @@ from solver.document import PlanDocument
 from solver.report.assumptions import calibration_lines
 from solver.report.critical import summary
 from solver.report.layout import Grid, Labelled, Lines, spaced, table_of
-from solver.report.naming import degrees_line, one_line
+from solver.report.naming import DEGREES, degrees_line, one_line
 from solver.report.quantities import counted, money, percent, significant, size_text, time_text
 from solver.report.stages import alike, all_stages, memory_table, placed, stage_table, tightest
 from solver.report.text import batches_text, config_text, figures, heading_lines, second_best_lines
@@ -50,7 +50,7 @@ def comparison_text(comparison: Comparison) -> list[RenderableType]:
         {
             "method": lambda finding: finding.method,
             "status": lambda finding: f"{finding.status}{stopped(finding)}",
-            "configuration tp x dp x pp, b": lambda finding: (
+            DEGREES: lambda finding: (
                 degrees_line(finding.config, finding.config.degrees_used) if finding.config else "-"
             ),
         },

@@ -12,7 +12,7 @@ from solver.document import PlanDocument
 from solver.front_document import FrontDocument, PointDocument, TermsDocument
 from solver.report.assumptions import flash_lines, preemption_text
 from solver.report.layout import Grid, Labelled, Lines, table_of
-from solver.report.naming import degrees_line, degrees_of
+from solver.report.naming import DEGREES, degrees_line, degrees_of
 from solver.report.quantities import money, percent, ranges, significant, time_text
 from solver.report.text import lengths_lines
 
@@ -22,8 +22,6 @@ _TERMINATION = {
     "interrupted": "interrupted",
     "unfinished": "some clusters could not be closed",
 }
-#: Heading of `degrees_text`.
-DEGREES = "tensor x data x pipeline, micro-batch"
 #: Open clusters that are named.
 FEW = 5
 

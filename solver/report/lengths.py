@@ -179,7 +179,7 @@ def _milliseconds(time_ns: int) -> str:
 
 
 def dispatch_text(document: LengthsDocument) -> list[RenderableType]:
-    """What groups dealt out whole take, beside the formula; nothing where one is not dealt out."""
+    """What groups of whole sequences take, beside the formula; nothing where one is not dealt."""
     problem = document.problem
     dealt = [dispatch_group(problem, group) for group in document.tour.groups]
     groups = [group for group in dealt if group is not None]
@@ -191,10 +191,10 @@ def dispatch_text(document: LengthsDocument) -> list[RenderableType]:
     bound_s = seconds(sum(group.bound_ns for group in groups))
     gap = percent(1 - bound_s / time_s if time_s else 0.0)
     text = (
-        f"{time_text(time_s)} for all rows with whole sequences, by formula"
-        f" {time_text(formula_s, time_s)}; no dispatch takes {gap} less"
+        f"{time_text(time_s)} with every sequence whole on a replica, by formula"
+        f" {time_text(formula_s, time_s)}; no dispatch saves more than {gap}"
     )
-    return [Labelled([("dealt out", text)])]
+    return [Labelled([("dispatch", text)])]
 
 
 _MOVES = {

@@ -12,6 +12,8 @@ from formulations.plan import Configuration, Degrees
 from solver.document import PlanDocument
 from solver.report.quantities import ranges
 
+DEGREES = "tensor x data x pipeline, micro-batch"  #: heading of `degrees_line`
+
 
 def layers_text(workload: Workload, layers: Iterable[int]) -> str:
     """Some layers of the chain: "E, 0-2" for the embedding and the first three blocks."""
