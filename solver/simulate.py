@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from formulations.costs.plan_costs import PlanCosts, synced_ns
 from formulations.costs.template_costs import PipelineTimes
 from formulations.schedules.graph import ScheduleGraph, schedule_graph
-from formulations.schedules.orders import Kind
+from formulations.schedules.operations import Kind
 from formulations.schedules.paths import PathCounts
 from formulations.schedules.registry import SCHEDULES
 

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from formulations.instance.search import ScheduleName
-from formulations.schedules.orders import Kind, Operation
+from formulations.schedules.operations import Kind, Operation
 from formulations.schedules.registry import SCHEDULES, as_array, device_order
 
 Index = NDArray[np.int64]

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from formulations.instance.search import Chunking, ScheduleName
-from formulations.schedules import orders
-from formulations.schedules.orders import Kind, Missed, Order
+from formulations.schedules import gpipe, interleaved, one_f_one_b, zb_h1
+from formulations.schedules.operations import Kind, Missed, Order
 
 
 @dataclass(frozen=True)
@@ -38,10 +38,10 @@ class Schedule:
 _SETTLED = 4
 
 SCHEDULES: dict[ScheduleName, Schedule] = {
-    "1f1b": Schedule(orders.one_f_one_b, orders.one_f_one_b_missed, turns=True, prefixes=True),
-    "gpipe": Schedule(orders.gpipe, orders.gpipe_missed, prefixes=True, settles=False),
-    "interleaved": Schedule(orders.interleaved, orders.interleaved_missed, interleaves=True),
-    "zb-h1": Schedule(orders.zb_h1, orders.zb_h1_missed, splits_backward=True),
+    "1f1b": Schedule(one_f_one_b.order, one_f_one_b.missed, turns=True, prefixes=True),
+    "gpipe": Schedule(gpipe.order, gpipe.missed, prefixes=True, settles=False),
+    "interleaved": Schedule(interleaved.order, interleaved.missed, interleaves=True),
+    "zb-h1": Schedule(zb_h1.order, zb_h1.missed, splits_backward=True),
 }
 
 

@@ -145,11 +145,7 @@ class FamilySearch:
     """One search. study: where every closing is kept, and taken from if it is known."""
 
     def __init__(
-        self,
-        family: Family,
-        measure: Measure,
-        options: SolveOptions,
-        study: Study | None = None,
+        self, family: Family, measure: Measure, options: SolveOptions, study: Study | None = None
     ) -> None:
         if measure.limited:  # other limits hold on other terms, and a limit has no gap
             options = replace(options, gap=0.0)

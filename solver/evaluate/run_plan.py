@@ -29,7 +29,7 @@ from formulations.plan import (
     uniform_degrees,
     uniform_plan,
 )
-from formulations.schedules.orders import sizes_of_groups
+from formulations.schedules.interleaved import sizes_of_groups
 from formulations.space.configurations import MAX_MICRO_BATCH, expert_degrees, recompute_ways
 from formulations.space.launch import SHARD_GROUPS, instance_choices, zero_choices
 from formulations.space.slots import shares_sequences

@@ -17,7 +17,7 @@ from formulations.instance.search import ScheduleName
 from formulations.instance.sizes import TransformerSizes
 from formulations.instance.targets import PUBLISHED
 from formulations.instance.workload import Recompute, padded_vocabulary
-from formulations.schedules.orders import Kind
+from formulations.schedules.operations import Kind
 from formulations.schedules.registry import SCHEDULES, device_order
 from solver.export.job import IMPORTABLE, Job, Piece, template
 from solver.export.launcher import launcher_files

@@ -148,11 +148,7 @@ class Balance:
     """
 
     def __init__(
-        self,
-        space: SplitSpace,
-        groups: Array,
-        shares: Sequence[int],
-        after: Array | None = None,
+        self, space: SplitSpace, groups: Array, shares: Sequence[int], after: Array | None = None
     ) -> None:
         self.space, self.groups, self.shares = space, groups, tuple(shares)
         self.after = after

@@ -115,18 +115,14 @@ MOST_FAILURES = 100
 
 
 def minmax_plan(
-    instance: Instance,
-    configs: Iterable[Configuration],
-    stop: Stop = lambda: False,
+    instance: Instance, configs: Iterable[Configuration], stop: Stop = lambda: False
 ) -> Found:
     """Best of the min-max splits (Hwang et al., FASOP, HPDC 2024) over configs and node orders."""
     return best_plan(instance, configs, minmax_of, stop)
 
 
 def equal_split_plan(
-    instance: Instance,
-    configs: Iterable[Configuration],
-    stop: Stop = lambda: False,
+    instance: Instance, configs: Iterable[Configuration], stop: Stop = lambda: False
 ) -> Found:
     """Best of the even splits that fit memory, over the same configurations and node orders."""
 

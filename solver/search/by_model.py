@@ -38,14 +38,7 @@ from solver.search.critical_path import CutLoop, Family, Found, model_engine
 from solver.search.enumeration import enumerate_config
 from solver.search.fathoming import Closer, Closing
 from solver.search.incumbents import Incumbent
-from solver.search.paths import (
-    CutPool,
-    OpenConfig,
-    first_cuts,
-    harvest,
-    largest_share,
-    shares_of,
-)
+from solver.search.paths import CutPool, OpenConfig, first_cuts, harvest, largest_share, shares_of
 
 #: Ways to lay out stages with degrees of their own that a model tells apart, of one configuration.
 MOST_LAYOUTS = 200

@@ -206,11 +206,7 @@ def crew_of(options: SolveOptions) -> Crew | None:
 
 
 def closings(
-    closer: Closer,
-    tasks: Sequence[Task],
-    best: Best,
-    crew: Crew | None,
-    stop: Stop,
+    closer: Closer, tasks: Sequence[Task], best: Best, crew: Crew | None, stop: Stop
 ) -> Iterator[Closing]:
     """Closes those of `tasks` that may beat the incumbent, in their order, until `stop` says so.
 
@@ -235,12 +231,7 @@ class _Ahead:
     """
 
     def __init__(
-        self,
-        closer: Closer,
-        tasks: Sequence[Task],
-        best: Best,
-        crew: Crew,
-        stop: Stop,
+        self, closer: Closer, tasks: Sequence[Task], best: Best, crew: Crew, stop: Stop
     ) -> None:
         self.closer, self.tasks, self.best, self.crew, self.stop = closer, tasks, best, crew, stop
         self.waiting = list(range(len(tasks)))

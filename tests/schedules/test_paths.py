@@ -10,7 +10,7 @@ import pytest
 
 from formulations.instance.search import Chunking, ScheduleName
 from formulations.schedules.graph import ScheduleGraph, schedule_graph
-from formulations.schedules.orders import Kind
+from formulations.schedules.operations import Kind
 from formulations.schedules.paths import device_path, last_down, path_counts, returned
 from formulations.schedules.registry import SCHEDULES
 from solver.simulate import Array, Times, simulate

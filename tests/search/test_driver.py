@@ -45,6 +45,13 @@ def test_search_equals_brute_force_and_is_verified(name: str, seed: int) -> None
 # Limits of a search
 
 
+def test_a_heuristic_ends_by_itself_or_by_its_limit() -> None:
+    ended = solve(random_instance(3), SolveOptions("minmax"))
+    assert ended.termination is Termination.HEURISTIC
+    late = solve(random_instance(3), SolveOptions("minmax", time_limit_s=1e-9))
+    assert late.termination is Termination.TIME_LIMIT
+
+
 @pytest.mark.parametrize("seed", [3, 5, 8, 12])
 def test_bug_gap_with_a_budget_never_makes_an_instance_infeasible(seed: int) -> None:
     """A gap loosens the proof, never a limit: the plan that just keeps the budget is found.
