@@ -51,11 +51,10 @@ def test_exchanges_are_the_recorded_ones() -> Cases:
     instance = equal_nodes(4, 2, 1, 8, 1).instance
     for groups in (1, 2):
         grouped = plain_config((4,), dp=8, zero=3, optimizer_instances=groups)
-        times, alone = sharding.config_times(instance, grouped)[0], TimeColumns(instance)
-        plain = alone.times(grouped.degrees, 1, "none", members_of(instance, grouped))
-        more = [
-            getattr(times, each) - getattr(plain, each) for each in ("forward_ns", "backward_ns")
-        ]
+        members = members_of(instance, grouped)
+        plain = TimeColumns(instance).times(grouped.degrees, 1, "none", members)
+        times, names = sharding.config_times(instance, grouped)[0], ("forward_ns", "backward_ns")
+        more = [getattr(times, name) - getattr(plain, name) for name in names]
         yield f"{groups} shard groups", summary(more)
     # tensor groups of 2 in three parts, of 1, of 2, and of 4 on nodes that are not used
     degrees = (Degrees(tp=2, parts=3), Degrees(tp=1), Degrees(tp=2), Degrees(tp=4))
