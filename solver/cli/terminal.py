@@ -4,6 +4,7 @@ import io
 import json
 import os
 import sys
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -65,11 +66,39 @@ def print_report(parts: "Sequence[RenderableType]") -> None:
         say(line.rstrip())
 
 
+#: Seconds to the first line of progress in a log; each next one takes twice as long, up to these.
+FIRST_S, MOST_S = 2.0, 60.0
+
+
 @contextmanager
-def _display(what: str) -> Iterator[Callable[[int, int, str], None] | None]:
-    """A function that shows how many of how many, and a text, on stderr; None: no terminal."""
+def _lines(what: str) -> Iterator[Callable[..., None]]:
+    """The function of `steps_display` where no terminal looks on: lines, ever more rarely."""
+    latest, over = [": starting"], threading.Event()
+
+    def tell() -> None:
+        wait_s = FIRST_S
+        while not over.wait(wait_s):
+            say(what + latest[0], err=True)
+            wait_s = min(2 * wait_s, MOST_S)
+
+    def show(done: int, total: int, text: str = "") -> None:
+        latest[0] = f" {done} of {total}" + (f": {text}" if text else "")
+
+    thread = threading.Thread(target=tell, daemon=True)
+    thread.start()
+    try:
+        yield show
+    finally:
+        over.set()
+        thread.join()
+
+
+@contextmanager
+def steps_display(what: str) -> Iterator[Callable[..., None]]:
+    """A function that shows on stderr how many of how many are done, and a text if there is one."""
     if sys.stderr is None or not sys.stderr.isatty():
-        yield None
+        with _lines(what) as show:
+            yield show
         return
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
@@ -83,30 +112,23 @@ def _display(what: str) -> Iterator[Callable[[int, int, str], None] | None]:
     )
     with Progress(*columns, console=Console(stderr=True), transient=True, expand=True) as bar:
         task = bar.add_task("starting", total=None, counts="")
-        yield lambda done, total, text: bar.update(
+        yield lambda done, total, text="": bar.update(
             task, completed=done, total=total, counts=f" {done} of {total}", description=text
         )
 
 
 @contextmanager
-def steps_display(what: str) -> Iterator[Callable[[int, int], None]]:
-    """A function that shows how many of how many are done on stderr, if that is a terminal."""
-    with _display(what) as show:
-        yield lambda done, total: None if show is None else show(done, total, "")
+def progress_display() -> "Iterator[Callable[[Progress], None]]":
+    """A function that shows search progress on stderr."""
+    with steps_display("configurations closed") as show:
+        yield lambda now: show(now.configs_closed, now.configs_total, _search_text(now))
 
 
 @contextmanager
-def progress_display() -> "Iterator[Callable[[Progress], None] | None]":
-    """A function that shows search progress on stderr; None where that is no terminal."""
-    with _display("configurations closed") as show:
-        yield show and (lambda now: show(now.configs_closed, now.configs_total, _search_text(now)))
-
-
-@contextmanager
-def family_display() -> "Iterator[Callable[[FamilyProgress], None] | None]":
-    """A function that shows on stderr how far a search over clusters is; None: no terminal."""
-    with _display("clusters closed") as show:
-        yield show and (lambda now: show(now.clusters.closed, now.total, _family_text(now)))
+def family_display() -> "Iterator[Callable[[FamilyProgress], None]]":
+    """A function that shows on stderr how far a search over clusters is."""
+    with steps_display("clusters closed") as show:
+        yield lambda now: show(now.clusters.closed, now.total, _family_text(now))
 
 
 def _search_text(progress: "Progress") -> str:

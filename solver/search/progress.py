@@ -1,5 +1,6 @@
 """What a running search tells and notes: incumbent and bound as they come together."""
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -56,12 +57,13 @@ class SearchHistory:
         if elapsed_s >= NOTED_EVERY * noted_s:
             self._bounds.append((elapsed_s, bound))
         if self._report is not None:
+            by_time = minimize == "step_time" and bound < math.inf  # else there may be no plan
             self._report(
                 Progress(
                     configs_closed=sum(record.reason != "open" for record in records.values()),
                     configs_total=len(self._open_list.tasks),
                     incumbent_ns=incumbents.known.step_time_ns,
-                    bound_ns=int(bound) if minimize == "step_time" else None,
+                    bound_ns=int(bound) if by_time else None,
                     gap=relative_gap(incumbents.best, bound),
                     elapsed_s=elapsed_s,
                     limit_s=self._deadline.limit_s,

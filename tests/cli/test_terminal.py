@@ -4,13 +4,15 @@ import io
 import os
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from formulations.errors import PlannerError
-from solver.cli.terminal import progress_display, say
+from solver.cli import terminal
+from solver.cli.terminal import progress_display, say, steps_display
 from solver.search.progress import Progress
 from tests.conftest import ROOT
 
@@ -24,19 +26,42 @@ class Terminal(io.StringIO):
 
 def test_bug_counts_were_cut_off_on_80_columns(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is closed stands there in full, the rest in as many lines as it takes."""
-    terminal = Terminal()
-    monkeypatch.setattr(sys, "stderr", terminal)
+    screen = Terminal()
+    monkeypatch.setattr(sys, "stderr", screen)
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.setenv("TERM", "xterm")
     with progress_display() as tell:
-        assert tell is not None
         tell(Progress(45, 1314, 3_136_000_000, 2_011_000_000, 0.359, 1.0, 2.0))
-    shown = " ".join(terminal.getvalue().split())
+    shown = " ".join(screen.getvalue().split())
     assert "configurations closed 45 of 1314" in shown
     assert "best plan 3.136 s, bound 2.011 s, gap 35.9 %, 1 s, at most 1 s to go" in shown
-    monkeypatch.setattr(sys, "stderr", io.StringIO())
-    with progress_display() as tell:  # to a file: nothing
-        assert tell is None
+
+
+def test_logs_have_lines_of_progress_ever_more_rarely(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first after a while, though nothing is done yet; none of what takes less."""
+    log, over = io.StringIO(), threading.Event()
+    monkeypatch.setattr(sys, "stderr", log)
+    with steps_display("plans"):
+        pass
+    assert log.getvalue() == ""
+    monkeypatch.setattr(terminal, "FIRST_S", 0.001)
+
+    def say_and_tell(text: str, *, err: bool) -> None:
+        log.write(f"{text}\n" * err)
+        over.set()
+
+    monkeypatch.setattr(terminal, "say", say_and_tell)
+    with steps_display("plans") as tell:
+        assert over.wait(10)
+        tell(1, 2)
+        over.clear()
+        assert over.wait(10)
+        tell(2, 2, "done")
+        over.clear()
+        assert over.wait(10)
+    first, *_, last = log.getvalue().splitlines()
+    assert (first, last) == ("plans: starting", "plans 2 of 2: done")
+    assert "plans 1 of 2" in log.getvalue()
 
 
 @pytest.fixture

@@ -1,6 +1,7 @@
 """What is told of a search while it runs: configs, incumbent, bound and gap as they stand."""
 
 from solver.options import SolveOptions
+from solver.result import Status
 from solver.search.driver import solve
 from solver.search.progress import Progress
 from tests.search.spaces import recorded_searches
@@ -35,3 +36,11 @@ def test_time_left_is_that_to_the_limit() -> None:
     """10 s of which 4 are over leave 6; none after it; without a limit there is no such time."""
     limits = [(4.0, 10.0), (14.0, 10.0), (4.0, None)]
     assert [Progress(1, 2, None, None, None, *s).left_s for s in limits] == [6.0, 0.0, None]
+
+
+def test_bug_progress_of_a_search_without_a_plan_ended_in_a_traceback() -> None:
+    """Where everything is refuted no bound is known: none is told."""
+    told = list[Progress]()
+    limited = random_instance(3).but(limits={"max_step_time_s": 1e-9})
+    assert solve(limited, None, told.append).status is Status.INFEASIBLE
+    assert [now.bound_ns for now in told] == [None] * len(told) != []
