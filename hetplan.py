@@ -11,6 +11,7 @@ a `PlannerError`, whose text is one line that says where, what was found and wha
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 
@@ -117,7 +118,7 @@ class Instance:
 
         return dict(cast("Fields", parse_document(self.text, self.name).value))
 
-    @property
+    @cached_property
     def resolved(self) -> "Resolved":
         """What it means, defaults and catalogues applied; PlannerError for ranges of nodes."""
         from formulations.instance.load import parse_instance
@@ -173,10 +174,14 @@ def load(instance: str | Path | Fields) -> Instance:
     return Instance.of_text(read_text(path, ALLOWED), str(path), path.parent)
 
 
+def _written(instance: Instance | str | Path | Fields) -> Instance:
+    return instance if isinstance(instance, Instance) else load(instance)
+
+
 def _problem(instance: "Problem") -> "Resolved":
-    if isinstance(instance, str | Path | Mapping):
-        instance = load(instance)
-    return instance.resolved if isinstance(instance, Instance) else instance
+    if isinstance(instance, Instance | str | Path | Mapping):
+        return _written(instance).resolved
+    return instance
 
 
 def _drawn(parts: "Sequence[Any]") -> str:
@@ -547,10 +552,8 @@ def verify(
     found = verified(document, Effort(time_limit_s, "quick" if quick else "all"))
     if instance is None:
         return found
-    if isinstance(instance, str | Path | Mapping):
-        instance = load(instance)
-    if isinstance(instance, Instance):
-        family = instance.family
+    if isinstance(instance, Instance | str | Path | Mapping):
+        family = _written(instance).family
     else:
         groups = instance.cluster.groups
         family = Family(instance=instance, fewest=tuple(group.nodes for group in groups))
@@ -595,7 +598,7 @@ def pareto(
 
     options = SolveOptions("exact", time_limit_s, gap, seed, workers)
     wanted = Wanted(subsets, budget_usd, deadline_s, sequences)
-    problem = instance if isinstance(instance, Instance) else load(instance)
+    problem = _written(instance)
     family, aim = wanted.family(problem.family, problem.family.instance.name)
     with study_at(None if study is None else Path(study), family.instance) as kept:
         return Front(front_of(family, aim, options, kept))
@@ -811,7 +814,7 @@ def calibrate(instance: Instance | str | Path | Fields, measured: str | Path) ->
     """The instance with its layer times corrected by a CSV file of measured steps."""
     from solver.measure.corrected import calibrated
 
-    problem = instance if isinstance(instance, Instance) else load(instance)
+    problem = _written(instance)
     where = problem.name, problem.folder
     corrected, text = calibrated(problem.text, *where, Path(measured))
     return Calibrated(Instance.of_text(text, *where), corrected)

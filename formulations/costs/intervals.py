@@ -11,9 +11,10 @@ Mask = NDArray[np.bool_]
 Values = TypeVar("Values", Array, Numbers)
 
 
-def sums_before(values: Values) -> Values:
-    """[.., n] sum of all `values` [.., L] before each boundary; n = L + 1."""
-    return np.concatenate([np.zeros_like(values[..., :1]), np.cumsum(values, axis=-1)], axis=-1)
+def sums_before(values: Values, axis: int = -1) -> Values:
+    """[.., n] sum of all `values` [.., L] along an axis before each boundary; n = L + 1."""
+    none = np.zeros_like(values.swapaxes(0, axis)[:1].swapaxes(0, axis))
+    return np.concatenate([none, np.cumsum(values, axis)], axis)
 
 
 def interval_sums(values: Array) -> Array:

@@ -1,4 +1,4 @@
-"""Array per GPU: parameters, gradients, optimizer state, activations, buffers.
+"""Bytes per GPU: parameters, gradients, optimizer state, activations, buffers.
 
 Static: mixed-precision Adam keeps parameter, gradient and state per parameter
 (`Workload.optimizer_bytes`). ZeRO 1 splits the state over the replicas, ZeRO 2 the gradients too,
@@ -26,7 +26,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from formulations.costs.intervals import Array, Mask, interval_maxima
+from formulations.costs.intervals import Array, Mask, interval_maxima, sums_before
 from formulations.costs.magnitude import check_memory
 from formulations.instance import Instance, Workload
 from formulations.instance.workload import Recompute, padded_vocabulary
@@ -38,7 +38,7 @@ Moments = tuple[tuple[int, int], ...]  #: see `formulations.schedules.stage_mome
 
 
 class MemoryParts(NamedTuple):
-    """Array on one GPU by what they hold; together they are all that it needs."""
+    """Bytes on one GPU by what they hold; together they are all that it needs."""
 
     weights_bytes: int
     gradients_bytes: int
@@ -58,7 +58,7 @@ class Kept(NamedTuple):
 
 @dataclass(frozen=True)
 class LayerMemory:
-    """Array per GPU of a group, arrays of shape [layer]."""
+    """Bytes per GPU of a group, arrays of shape [layer]."""
 
     parameters: Array  #: a count, not bytes: of those that all replicas of a stage hold
     experts: Array  #: the same of experts that ep GPUs share
@@ -83,7 +83,7 @@ class LayerMemory:
     def kept_by(
         self, layers: tuple[int, int], is_block: Mask, recomputed: Recomputed
     ) -> tuple[int, int]:
-        """Array that a chunk keeps of each micro-batch in flight, and its workspace."""
+        """Bytes that a chunk keeps of each micro-batch in flight, and its workspace."""
         chunk = slice(*layers)
         first = is_block[chunk] & (np.cumsum(is_block[chunk]) <= recomputed.blocks)
         by_way = {kept.way: kept for kept in self.kept}
@@ -230,20 +230,15 @@ def capacity_bytes(instance: Instance) -> Array:
     return np.array([int(g.gpu.memory_bytes * keep) for g in instance.cluster.groups], np.int64)
 
 
-def before(values: Array) -> Array:
-    """Sum of all values [L, ..] before each layer boundary, [L + 1, ..]."""
-    return np.concatenate([np.zeros_like(values[:1]), np.cumsum(values, axis=0)])
-
-
 class HeldBytes:
     """Memory of the layers of stages on one node group, in sums up to each layer boundary."""
 
     def __init__(self, memory: LayerMemory) -> None:
         self.memory = memory
-        self.static = before(memory.static_bytes)
-        self.put_off = before(memory.put_off_bytes)
-        self.activation = [before(way.activation_bytes) for way in memory.kept]
-        self.least_kept = before(np.min([way.activation_bytes for way in memory.kept], axis=0))
+        self.static = sums_before(memory.static_bytes)
+        self.put_off = sums_before(memory.put_off_bytes)
+        self.activation = [sums_before(way.activation_bytes) for way in memory.kept]
+        self.least_kept = sums_before(np.min([way.activation_bytes for way in memory.kept], axis=0))
 
     @cached_property
     def largest(self) -> list[Array]:

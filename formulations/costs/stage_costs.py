@@ -32,8 +32,8 @@ from functools import cached_property
 
 import numpy as np
 
-from formulations.costs.intervals import Mask
-from formulations.costs.memory import HeldBytes, MemoryParts, Moments, before
+from formulations.costs.intervals import Mask, sums_before
+from formulations.costs.memory import HeldBytes, MemoryParts, Moments
 from formulations.costs.tables import Array, CostTables
 from formulations.instance.workload import Recompute
 from formulations.plan import Recomputed
@@ -104,27 +104,27 @@ class StageCosts:
     @cached_property
     def _extra(self) -> list[Array]:
         """Per way [n, J] backward ns beyond the least, before each layer boundary."""
-        return [before(extra) for extra in self.tables.recompute_ns]
+        return [sums_before(extra, axis=0) for extra in self.tables.recompute_ns]
 
     @cached_property
     def forward(self) -> Array:
         """[n, J] ns before each layer boundary, per micro-batch: a stage takes the difference."""
-        return before(self.tables.forward_ns)
+        return sums_before(self.tables.forward_ns, axis=0)
 
     @cached_property
     def backward(self) -> Array:
         """[n, J] the same of the backward pass, where as little is recomputed as may be."""
-        return before(self.tables.backward_ns)
+        return sums_before(self.tables.backward_ns, axis=0)
 
     @cached_property
     def weight(self) -> Array:
         """[n, J] of that, for weight gradients."""
-        return before(self.tables.weight_ns)
+        return sums_before(self.tables.weight_ns, axis=0)
 
     @cached_property
     def optimizer(self) -> Array:
         """[n, J] the same of the optimizer, per step."""
-        return before(self.tables.optimizer_ns)
+        return sums_before(self.tables.optimizer_ns, axis=0)
 
     @property
     def has_choice(self) -> bool:
