@@ -15,7 +15,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 
-from formulations.errors import PlannerError
+from formulations.errors import PlannerError, check_values
 
 # All that is slow to import is imported by the functions that need it.
 if TYPE_CHECKING:
@@ -772,6 +772,23 @@ def templates(
     from solver.study.store import study_at
     from solver.templates.generate import TemplateOptions
 
+    check_values(
+        (split in ("aligned", "any"), "split", split, "aligned or any"),
+        (
+            distribution in ("step-time", "variance"),
+            "distribution",
+            distribution,
+            "step-time or variance",
+        ),
+        (faults >= 0, "faults", faults, "at least 0"),
+        (
+            micro_batches in (None, *range(1, 10**4 + 1)),
+            "micro_batches",
+            micro_batches,
+            "1 to 10^4",
+        ),
+        (0 <= gap < 1, "gap", gap, "at least 0 and below 1"),
+    )
     problem = _problem(instance)
     options = TemplateOptions(NodeSplit(split), micro_batch, micro_batches, gap, time_limit_s)
     with study_at(None if study is None else Path(study), problem) as kept:
@@ -801,6 +818,12 @@ def recover(
     from solver.fleets.recovery import Horizon
     from solver.verify import Effort, verify_fleet
 
+    named = bool(lost or joined) and not isinstance(lost, str) and not isinstance(joined, str)
+    check_values(
+        (named, "lost, joined", (lost, joined), "lists of nodes, and some in one of them"),
+        (0 < horizon_s <= 1e9, "horizon_s", horizon_s, "seconds"),
+        (0 <= restart_s < horizon_s, "restart_s", restart_s, "at least 0, less than horizon_s"),
+    )
     if isinstance(fleet, Fleet):
         document = fleet.document
     else:
@@ -833,6 +856,17 @@ def catalogue(
     from solver.cli.setup import named_workload
     from solver.report.catalogue import catalogue_json, workload_json
 
+    stated = name is not None or (sequence_length, global_batch) == (None, None)
+    check_values(
+        (stated, "name", name, "a workload's, which sequence_length and global_batch are of"),
+        (
+            sequence_length is None or sequence_length > 0,
+            "sequence_length",
+            sequence_length,
+            "tokens",
+        ),
+        (global_batch is None or global_batch > 0, "global_batch", global_batch, "sequences"),
+    )
     if name is None:
         return catalogue_json()
     return workload_json(named_workload(str(name), sequence_length, global_batch))

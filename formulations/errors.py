@@ -26,6 +26,13 @@ class PlannerError(Exception):
         return (str(self),)
 
 
+def check_values(*rows: tuple[bool, str, object, str]) -> None:
+    """Raises PlannerError for the first (holds, name, value, allowed) that does not hold."""
+    for holds, name, value, allowed in rows:
+        if not holds:
+            raise PlannerError(f"{name}: {value!r}; allowed: {allowed}")
+
+
 class NoPlanError(PlannerError):
     """There is none: no plan, fleet or template, or no step of the lengths that are asked for."""
 

@@ -6,7 +6,7 @@ from math import isfinite
 from pathlib import Path
 from typing import Final, Literal, get_args
 
-from formulations.errors import PlannerError
+from formulations.errors import PlannerError, check_values
 
 Method = Literal["exact", "minmax", "cpsat", "milp"]
 #: Frameworks that `export` writes files for.
@@ -61,17 +61,14 @@ class SolveOptions:
 
     def __post_init__(self) -> None:
         limit = self.time_limit_s
-        faults = [
+        check_values(
             (self.method in get_args(Method), "method", self.method, " or ".join(get_args(Method))),
             (limit is None or isfinite(limit), "time_limit_s", limit, "None or seconds"),
             (0 <= self.gap < 1, "gap", self.gap, "at least 0 and below 1; 0.01 is one per cent"),
             (0 <= self.seed < 1 << 31, "seed", self.seed, "0 to 2^31 - 1"),
             (self.engine in get_args(Engine), "engine", self.engine, " or ".join(get_args(Engine))),
             (1 <= self.workers <= MAX_WORKERS, "workers", self.workers, f"1 to {MAX_WORKERS}"),
-        ]
-        for holds, name, value, allowed in faults:
-            if not holds:
-                raise PlannerError(f"{name}: {value!r}; allowed: {allowed}")
+        )
         path = self.write_model
         if path is not None and path.suffix not in MODEL_SUFFIXES.get(self.method, ()):
             ways = (

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from itertools import islice
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 import yaml
@@ -153,6 +154,17 @@ def test_functions_refuse_in_one_line(plan_file: Path) -> None:
         (lambda: hetplan.pareto(SMALL, subsets=True, sequences=1)): "--subsets is of time",
         (lambda: hetplan.lengths(SMALL)): "no section lengths",
         (lambda: hetplan.explain(planless)): "no plan",
+        (lambda: hetplan.templates(SMALL, split=cast("Any", "x"))): "split: 'x'; allowed: ",
+        (lambda: hetplan.templates(SMALL, distribution=cast("Any", "x"))): "distribution: 'x'",
+        (lambda: hetplan.templates(SMALL, faults=-1)): "faults: -1; allowed: at least 0",
+        (lambda: hetplan.templates(SMALL, micro_batches=0)): "micro_batches: 0; allowed: 1 to",
+        (lambda: hetplan.templates(SMALL, gap=1.0)): "gap: 1.0; allowed: ",
+        (lambda: hetplan.recover(plan_file)): "lost, joined: ",
+        (lambda: hetplan.recover(plan_file, lost="a10-0")): "lost, joined: ",
+        (lambda: hetplan.recover(plan_file, lost=["x"], horizon_s=0)): "horizon_s: 0; allowed: ",
+        (lambda: hetplan.recover(plan_file, lost=["x"], restart_s=3600)): "restart_s: 3600; ",
+        (lambda: hetplan.catalogue(global_batch=1)): "name: None; allowed: ",
+        (lambda: hetplan.catalogue("gpt2", global_batch=0)): "global_batch: 0; allowed: ",
         (lambda: hetplan.report(hetplan.load_plan(plan_file), plan_file.parent)): "it is a folder",
     }
     for wrong, words in refused.items():
