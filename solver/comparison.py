@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from formulations.instance import Instance
+from formulations.instance.targets import Target
 from formulations.plan import Configuration, Plan
 from solver.result import Result, Status, Termination, proves, relative_gap
 
@@ -95,7 +96,9 @@ class Answer:
 
     step_time_s: of the best plan found with it. saves_at_least, saves_at_most: share of the
     objective, for each sequence trained, that the best plan with it saves against the plan that is
-    explained; negative where it costs. None: there is no plan, or none was found.
+    explained; negative where it costs. more_usd_per_hour: rent of its nodes above that plan's, None
+    where the instance has no price for the change. fullest_gpu: share of its limit that the
+    tightest GPU uses. launched_by: who can. None: there is no plan, or none was found.
     """
 
     change: str
@@ -103,6 +106,9 @@ class Answer:
     step_time_s: float | None = None
     saves_at_least: float | None = None
     saves_at_most: float | None = None
+    more_usd_per_hour: float | None = None
+    fullest_gpu: float | None = None
+    launched_by: tuple[Target, ...] | None = None
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from itertools import combinations
 
 from formulations.costs.plan_costs import plan_costs
-from formulations.costs.renting import chooses_terms
+from formulations.costs.renting import chooses_terms, rent_usd_per_hour
 from formulations.errors import PlannerError
 from formulations.instance import Instance
 from formulations.instance.cluster import NodeGroup
@@ -18,7 +18,7 @@ from formulations.instance.targets import TARGETS
 from formulations.plan import Configuration, Plan, Replica
 from formulations.space import PlanSpace
 from formulations.space.configurations import recompute_ways
-from formulations.space.launch import obstacles, recomputed_blocks, widened
+from formulations.space.launch import able, obstacles, recomputed_blocks, widened
 from solver.comparison import Answer
 from solver.interrupt import Deadline
 from solver.options import SolveOptions
@@ -29,10 +29,11 @@ from solver.simulate import step_time_ns
 
 @dataclass(frozen=True)
 class WhatIf:
-    """A change in words, and the instance with it."""
+    """A change in words, and the instance with it; priced: do its prices say what that costs?"""
 
     change: str
     instance: Instance
+    priced: bool = True
 
 
 def what_ifs(instance: Instance) -> Iterator[WhatIf]:
@@ -41,7 +42,8 @@ def what_ifs(instance: Instance) -> Iterator[WhatIf]:
     for j, group in enumerate(groups):
         kind = f"{group.gpus_per_node} {group.gpu.name}"
         more = [*groups[:j], group.but(nodes=group.nodes + 1), *groups[j + 1 :]]
-        yield WhatIf(f"one more node of {kind} ({group.name})", _with_groups(instance, more))
+        change = f"one more node of {kind} ({group.name})"
+        yield WhatIf(change, _with_groups(instance, more), priced=group.price_usd_per_hour > 0)
     for j, group in enumerate(groups):
         if others := [*groups[:j], *groups[j + 1 :]]:
             yield WhatIf(f"without {group.name}", _with_groups(instance, others))
@@ -56,9 +58,9 @@ def what_ifs(instance: Instance) -> Iterator[WhatIf]:
         where = "on demand alone, where it is offered"
         for change, changed in ((where, steady), ("half as many preemptions", rarer)):
             if changed != [*groups]:
-                yield WhatIf(change, _with_groups(instance, changed))
+                yield WhatIf(change, _with_groups(instance, changed), priced=changed is steady)
     roomier = (group.but(gpu={"memory_bytes": 2 * group.gpu.memory_bytes}) for group in groups)
-    yield WhatIf("twice the memory on every GPU", _with_groups(instance, roomier))
+    yield WhatIf("twice the memory on every GPU", _with_groups(instance, roomier), priced=False)
     batch, odd = divmod(instance.workload.global_batch, 2)
     if not odd:
         change = f"half the batch, {batch} sequences, for each of them"
@@ -89,7 +91,8 @@ def _links(instance: Instance) -> Iterator[WhatIf]:
             if cluster.link_between(first, second) == link
         )
         between = f"zones {', '.join(joined)}" if len(links) > 1 else "zones"
-        yield WhatIf(f"twice the bandwidth between {between}", instance.but(cluster=wider))
+        change = f"twice the bandwidth between {between}"
+        yield WhatIf(change, instance.but(cluster=wider), priced=False)
 
 
 def _doubled(instance: Instance, field: str, where: str, having: Sequence[int]) -> Iterator[WhatIf]:
@@ -106,7 +109,8 @@ def _doubled(instance: Instance, field: str, where: str, having: Sequence[int]) 
             for j, group in enumerate(groups)
         ]
         whose = f" of {', '.join(groups[j].name for j in links)}" if len(alike) > 1 else ""
-        yield WhatIf(f"twice the bandwidth {where}{whose}", _with_groups(instance, wider))
+        change = f"twice the bandwidth {where}{whose}"
+        yield WhatIf(change, _with_groups(instance, wider), priced=False)
 
 
 _WIDER = {
@@ -160,6 +164,7 @@ def answers(
     are no more.
     """
     objective = step_time_ns(plan_costs(instance, plan)) * objective_weight(instance, plan.config)
+    rent = rent_usd_per_hour(instance, plan.config.nodes_used)
     changes, deadline = list(what_ifs(instance)), Deadline(options.time_limit_s)
     for i, change in enumerate(changes):
         tell(i, len(changes))
@@ -183,8 +188,18 @@ def answers(
                 None if total is None else 1 - total / objective * before / after
                 for total in (value, bound)
             )
-            stated = status or Status.FEASIBLE
-            yield Answer(change.change, stated, best[1] / 1e9, least_saved, most_saved)
+            more = rent_usd_per_hour(change.instance, best[0].config.nodes_used) - rent
+            costs = plan_costs(change.instance, best[0])
+            yield Answer(
+                change.change,
+                status or Status.FEASIBLE,
+                best[1] / 1e9,
+                least_saved,
+                most_saved,
+                more if change.priced else None,
+                float((costs.memory_bytes / costs.limit_bytes).max()),
+                tuple(able(change.instance, best[0])),
+            )
         if ended == "interrupted":
             return
 

@@ -6,13 +6,15 @@ from operator import attrgetter
 
 from rich.console import RenderableType
 
-from formulations.instance.targets import TARGETS
+from formulations.instance.targets import TARGETS, Target
+from formulations.space.launch import able
 from formulations.units import seconds
 from solver.comparison import Answer, Comparison, Evaluation, Finding, Shortlist
 from solver.document import PlanDocument
+from solver.plan_figures import plan_of
 from solver.report.assumptions import calibration_lines
 from solver.report.critical import summary
-from solver.report.layout import Grid, Labelled, Lines, spaced, table_of
+from solver.report.layout import Columns, Grid, Labelled, Lines, spaced, table_of
 from solver.report.naming import DEGREES, degrees_line, one_line
 from solver.report.quantities import counted, money, percent, significant, size_text, time_text
 from solver.report.stages import alike, all_stages, memory_table, placed, stage_table, tightest
@@ -23,6 +25,7 @@ from solver.simulate import Step
 _HOUR_NS = 3600e9
 #: Gains that differ by less are told as one.
 _ALIKE = 0.0005
+_TENTH = 0.1  # of a step, which users ask for
 
 
 # Methods
@@ -194,14 +197,20 @@ def evaluation_text(
     return parts
 
 
-def _changes(answers: Sequence[Answer], saved: Callable[[Answer], str]) -> Grid:
-    times_s = [answer.step_time_s for answer in answers]
-    longest_s = max(filter(None, times_s), default=0.0)
-    rows = [
-        [answer.change, "-" if time_s is None else time_text(time_s, longest_s), saved(answer)]
-        for answer, time_s in zip(answers, times_s, strict=True)
-    ]
-    return Grid(("change",), ("step time", "saved"), rows)
+def _changes(
+    answers: Sequence[Answer],
+    saved: Callable[[Answer], str],
+    texts: Columns[Answer] | None = None,
+    numbers: Columns[Answer] | None = None,
+) -> Grid:
+    longest_s = max(filter(None, (answer.step_time_s for answer in answers)), default=0.0)
+
+    def step(answer: Answer) -> str:
+        return "-" if answer.step_time_s is None else time_text(answer.step_time_s, longest_s)
+
+    change = {"change": lambda answer: answer.change}
+    gained = {"step time": step, "saved": saved}
+    return table_of(answers, change | dict(texts or {}), gained | dict(numbers or {}))
 
 
 def _distance(document: PlanDocument, evaluation: Evaluation) -> Lines:
@@ -260,12 +269,15 @@ def evaluation_json(document: PlanDocument, evaluation: Evaluation) -> dict[str,
 def explanation(
     document: PlanDocument, step: Step, answers: Sequence[Answer]
 ) -> list[RenderableType]:
-    """What the time of a step goes into, and every change with what it saves, most first."""
+    """What the time of a step goes into, and every change with what it saves and costs.
+
+    Those that save most come first. Last what saves a tenth, most cheaply.
+    """
     what = "time" if document.minimize == "step_time" else "money"
     by_gain = sorted(answers, key=lambda a: (a.saves_at_least is None, -(a.saves_at_least or 0.0)))
     note = (
         "changes, each solved again from this plan where it stays possible;\n"
-        f"saved: {what} per sequence against it, as proved"
+        f"saved: {what} per sequence against it; USD/h: rent beside its own"
     )
     labels = [
         *summary(document, step),
@@ -273,7 +285,66 @@ def explanation(
         *second_best_lines(document),
         *calibration_lines(document),
     ]
-    return [Labelled(labels), "", note, _changes(by_gain, gain_text)]
+    today = frozenset(able(document.instance, plan_of(document)) if document.config else ())
+    launch = {answer.change: _launch_change(answer, today) for answer in by_gain}
+    columns = {
+        "answer": answer_text,
+        "who can launch it": any(launch.values()) and (lambda answer: launch[answer.change]),
+    }
+    figures_of = {
+        "USD/h": lambda answer: _more_rent(answer.more_usd_per_hour),
+        "fullest GPU": lambda answer: (
+            "-" if answer.fullest_gpu is None else percent(answer.fullest_gpu)
+        ),
+    }
+    table = _changes(by_gain, gain_text, columns, figures_of)
+    return [Labelled(labels), "", note, table, "", Labelled(_a_tenth(by_gain, what))]
+
+
+def _launch_change(answer: Answer, today: frozenset[Target]) -> str:
+    """Which targets can launch the changed plan that cannot launch this one, and the reverse."""
+    if answer.launched_by is None:
+        return ""
+    changed = {*answer.launched_by}
+    return ", ".join(
+        f"{word} {TARGETS[target].name}"
+        for word, targets in (("also", changed - today), ("not", today - changed))
+        for target in TARGETS
+        if target in targets
+    )
+
+
+def _more_rent(usd_per_hour: float | None) -> str:
+    if usd_per_hour is None:
+        return "-"
+    return f"{usd_per_hour:+.2f}" if abs(usd_per_hour) >= 0.005 else "0"
+
+
+def _a_tenth(answers: Sequence[Answer], what: str) -> Lines:
+    """The cheapest change that is known to save a tenth; beside it those that have no price."""
+    label = "10 % faster" if what == "time" else "10 % cheaper"
+    enough = [a for a in answers if (a.saves_at_least or 0.0) >= _TENTH]
+    priced = [a for a in enough if a.more_usd_per_hour is not None]
+    cheapest = min(priced, key=lambda a: a.more_usd_per_hour or 0.0, default=None)
+
+    def told(answer: Answer) -> str:
+        rent = _more_rent(answer.more_usd_per_hour)
+        price = "" if rent == "-" else f", {rent} USD/h"
+        return f"{answer.change}{price}: saves {gain_text(answer)} ({answer_text(answer)})"
+
+    texts = [f"cheapest by {told(cheapest)}"] if cheapest else []
+    texts += [f"not priced: {told(a)}" for a in enough if a.more_usd_per_hour is None]
+    if not texts:
+        nearest = f"; nearest: {told(answers[0])}" if answers and answers[0].step_time_s else ""
+        texts = [f"no single change is known to bring it{nearest}"]
+    return [(label, texts[0]), *(("", text) for text in texts[1:])]
+
+
+def answer_text(answer: Answer) -> str:
+    """How well a change is answered: proved to the gap asked for, found alone, or neither."""
+    if answer.status in (Status.OPTIMAL, Status.INFEASIBLE):
+        return "proved"
+    return "not reached" if answer.saves_at_most is None else "found"
 
 
 def gain_text(answer: Answer) -> str:
@@ -283,9 +354,9 @@ def gain_text(answer: Answer) -> str:
         return percent(share) if abs(share) >= _ALIKE else "0 %"
 
     if answer.saves_at_least is None:
-        return "no plan" if answer.status == "infeasible" else "not reached in time"
+        return "no plan" if answer.status == "infeasible" else "-"
     if answer.saves_at_most is None:
-        return f"{signed(answer.saves_at_least)} at least, not reached in time"
+        return f"{signed(answer.saves_at_least)} at least"
     if answer.saves_at_most - answer.saves_at_least < _ALIKE:
         return signed(answer.saves_at_least)
     return f"{signed(answer.saves_at_least)} to {signed(answer.saves_at_most)}"

@@ -252,14 +252,16 @@ def evaluated() -> str:
     answers = (
         Answer("none", Status.INFEASIBLE),
         Answer("late", Status.UNKNOWN),
-        Answer("a tenth", Status.FEASIBLE, 1.0, 0.1),
-        Answer("proved", Status.OPTIMAL, 1.0, 0.1, 0.1004),
+        Answer("a tenth", Status.FEASIBLE, 1.0, 0.1, None, 2.5, 0.7, ("torchtitan",)),
+        Answer("proved", Status.OPTIMAL, 1.0, 0.1, 0.1004, None, 0.9999),
         Answer("nothing", Status.OPTIMAL, 1.0, 0.0004, 0.1),
         Answer("costs", Status.OPTIMAL, 1.0, -0.2, -0.1),
     )
     best = pipelined_result()
     document = document_of(best)
     parts = explanation(document, step_of(document), answers)
+    for few in (answers[:2], answers[4:]):
+        parts += explanation(document, step_of(document), few)[3:]
     over = ("instance.limits.max_step_time_s: too long", "replicas[0]: too large")
     changes = (answers[2], answers[0])
     for share, broken, told in ((1.5, over, changes), (1.0, (), ()), (0.5, (), answers[5:])):
