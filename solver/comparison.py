@@ -117,13 +117,15 @@ class Evaluation:
 
     objective: its own. broken: limits that it breaks, one line each. best: the best plan found, and
     the bound of all; None if it was not looked for. changes: the plan with one decision of the best
-    plan, most saved first; those that break a limit have no saving.
+    plan, most saved first; those that break a limit have no saving. settings: lines that the first
+    of them changes in the launch file.
     """
 
     objective: float
     broken: tuple[str, ...]
     best: Result | None = None
     changes: tuple[Answer, ...] = ()
+    settings: tuple[str, ...] = ()
 
     @property
     def above_best(self) -> float | None:

@@ -35,6 +35,13 @@ def init_command(
         "The machines in what `scontrol show node` or `sinfo -o '%N %G %T'` printed.",
         metavar="FILE",
     ),
+    kubernetes: Path | None = option(
+        "The machines in what `kubectl get nodes -o json` printed.", metavar="FILE"
+    ),
+    skypilot: Path | None = option(
+        "What the machines cost: a table CLOUD/vms.csv of SkyPilot's catalogue.", metavar="FILE"
+    ),
+    region: str | None = option("Of the prices; unless given, the cheapest that has them all."),
     detect: bool = flag("--detect", "The GPUs of this machine; needs nvidia-ml-py."),
     gpu: list[str] | None = option(
         "A GPU that the catalogue does not have: name, memory, memory_bandwidth, link inside the "
@@ -52,6 +59,7 @@ def init_command(
     from formulations.instance.targets import TARGETS
     from solver.report.text import cluster_text
     from solver.setup import machines as setup
+    from solver.setup.offers import with_prices
     from solver.setup.written import WIDEST, Training, instance_text
 
     check_writable(out)
@@ -75,6 +83,7 @@ def init_command(
     try:
         machines = [setup.parse_machines(text, gpus) for text in nodes or ()]
         machines += setup.slurm_machines(slurm, gpus) if slurm else []
+        machines += setup.kubernetes_machines(kubernetes, gpus) if kubernetes else []
         machines += [setup.detected_machines(gpus)] if detect else []
     except setup.UnknownGpuError as error:
         for line in error.example:
@@ -85,6 +94,9 @@ def init_command(
         machines_text,
         lambda answer: [setup.parse_machines(m, gpus) for m in answer.split(",")],
     )
+    if region and not skypilot:
+        raise PlannerError("--region is that of the prices: --skypilot FILE is missing")
+    machines = with_prices(skypilot, machines, gpus, region) if skypilot else machines
     lines = {kind.name: written for kind, written in described}
     text = instance_text(training, machines, gpus, out.parent, lines)
     instance = parse_instance(text + WIDEST, f"{out} (not written)", out.parent)

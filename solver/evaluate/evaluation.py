@@ -21,6 +21,8 @@ from solver.comparison import Answer, Evaluation
 from solver.document import PlanDocument
 from solver.evaluate.launched import block_boundaries
 from solver.evaluate.run_plan import Planned, judged, settled
+from solver.export.job import Job
+from solver.export.registry import EXPORTERS
 from solver.lengths.candidates import Candidates
 from solver.lengths.choose import build_lengths, check_limits, choose
 from solver.lengths_document import LengthsDocument
@@ -49,10 +51,29 @@ def compared(
     """The same with the best plan in the run's settings, and what each decision would bring."""
     best = solve(planned.instance, options)
     changes: tuple[Answer, ...] = ()
+    settings: tuple[str, ...] = ()
     if best.plan is not None:
         with suppress(KeyboardInterrupt):
-            changes = tuple(single_changes(planned, alone.objective, best.plan))
-    return Evaluation(alone.objective, alone.broken, best, changes)
+            pairs = single_changes(planned, alone.objective, best.plan)
+            changes = tuple(answer for answer, _ in pairs)
+            if pairs and (changes[0].saves_at_least or 0.0) > 0:
+                settings = changed_settings(planned, pairs[0][1])
+    return Evaluation(alone.objective, alone.broken, best, changes, settings)
+
+
+def changed_settings(planned: Planned, plan: Plan) -> tuple[str, ...]:
+    """Lines of the run's launch file that a changed plan writes otherwise; () without a file."""
+    if planned.run.target == "any":
+        return ()
+    exporter = EXPORTERS[planned.run.target]
+    texts = list[list[str]]()
+    for each in (planned.plan, plan):
+        job = Job(planned.instance.on(each.config.nodes_used), each).with_own_model
+        if exporter.faults(job):
+            return ()
+        text = next(iter(exporter.files(job).values()))  # the first file is the framework's
+        texts.append([line.strip() for line in text.splitlines() if not line.startswith("#")])
+    return tuple(line for line in texts[1] if line not in texts[0])
 
 
 #: Limits that a plan may break and yet be run, or tried to.
@@ -67,12 +88,12 @@ def checked(result: Result) -> tuple[PlanDocument, tuple[str, ...], tuple[str, .
     return document, broken, tuple(problem for problem in problems if not _LIMITS.match(problem))
 
 
-def single_changes(planned: Planned, objective: float, best: Plan) -> list[Answer]:
+def single_changes(planned: Planned, objective: float, best: Plan) -> list[tuple[Answer, Plan]]:
     """Each decision of the best plan in the own one, most saved first; what is no plan is not told.
 
-    objective: of the own plan.
+    objective: of the own plan. Beside each answer the changed plan.
     """
-    answers: list[Answer] = []
+    answers: list[tuple[Answer, Plan]] = []
     for name, change in _changes(planned, best):
         plan = _plan(change)
         if plan is not None and plan != planned.plan:
@@ -80,10 +101,17 @@ def single_changes(planned: Planned, objective: float, best: Plan) -> list[Answe
     if planned.instance != planned.space:
         name = "overlap and sequence parallelism of the instance, its way to share sequences"
         answers += _answers(name, planned.space, planned.plan, objective)
-    return sorted(answers, key=lambda a: (a.saves_at_least is None, -(a.saves_at_least or 0.0)))
+
+    def order(pair: tuple[Answer, Plan]) -> tuple[bool, float]:
+        saved = pair[0].saves_at_least
+        return saved is None, -(saved or 0.0)
+
+    return sorted(answers, key=order)
 
 
-def _answers(name: str, instance: Instance, plan: Plan, objective: float) -> Iterator[Answer]:
+def _answers(
+    name: str, instance: Instance, plan: Plan, objective: float
+) -> Iterator[tuple[Answer, Plan]]:
     """The plan, judged; nothing where it is outside the plan space."""
     result = judged(instance, plan)
     _, broken, faults = checked(result)
@@ -91,10 +119,10 @@ def _answers(name: str, instance: Instance, plan: Plan, objective: float) -> Ite
         return
     step_s = seconds(result.step_time_ns)
     if broken:
-        yield Answer(name, Status.INFEASIBLE, step_s)
+        yield Answer(name, Status.INFEASIBLE, step_s), plan
     else:
         saved = 1 - result.objective / objective if objective else 0.0
-        yield Answer(name, Status.FEASIBLE, step_s, saved, saved)
+        yield Answer(name, Status.FEASIBLE, step_s, saved, saved), plan
 
 
 def _changes(planned: Planned, best: Plan) -> Iterator[tuple[str, Planned]]:

@@ -29,7 +29,7 @@ from solver.simulate import step_time_ns
 
 @dataclass(frozen=True)
 class WhatIf:
-    """A change in words, and the instance with it; priced: do its prices say what that costs?"""
+    """A change in words, and the instance with it. priced: whether its prices say what it costs."""
 
     change: str
     instance: Instance

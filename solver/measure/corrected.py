@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from math import exp
+from math import exp, log
 from pathlib import Path
 from statistics import fmean
 
@@ -14,6 +14,10 @@ from formulations.instance import Instance
 from formulations.instance.load import parse_instance
 from solver.measure.calibration import Factors, Fit, Kernels, MeasuredStep, corrections, fit
 from solver.measure.steps_file import read_steps, resized
+from solver.report.naming import one_line
+from solver.report.quantities import time_text
+
+_MOST_STEPS = 5  # measured steps that are told one by one, those furthest off first
 
 
 @dataclass(frozen=True)
@@ -112,16 +116,29 @@ def summary(corrected: Corrected) -> list[str]:
     for kernels, factors in corrected.factors.items():
         number = sum(shape[:3] == kernels[:3] for shape in fit.shapes)
         lines.append(
-            f"{kernels.gpu}, tensor {kernels.tp}, micro-batch {kernels.micro_batch}: blocks x "
-            f"{exp(factors.blocks):.3f}, embedding and head x {exp(factors.ends):.3f} "
+            f"{kernels.gpu}, tensor {kernels.tp}, micro-batch {kernels.micro_batch}: blocks take "
+            f"{_longer(factors.blocks)}, embedding and head {_longer(factors.ends)} than modelled "
             f"({number} step{'s' if number > 1 else ''})"
         )
     if corrected.network:
-        lines.append(f"between nodes x {exp(corrected.network):.3f}")
+        lines.append(f"traffic between nodes takes {_longer(corrected.network)} than modelled")
+    furthest = sorted(steps, key=lambda step: -abs(log(step.predicted_s() / step.measured_s)))
+    for step in furthest[:_MOST_STEPS]:
+        ran = "/".join(dict.fromkeys(shape.gpu for shape in step.shapes))
+        times_s = {"measured": step.measured_s, "modelled": step.predicted_s()}
+        times_s["corrected"] = fit.predicted_s(step)
+        told = ", ".join(f"{time_text(time_s)} {how}" for how, time_s in times_s.items())
+        lines.append(f"{one_line(step.plan.config)} on {ran}: {told}")
     if corrected.memory_headroom is not None:
         share = f"{100 * corrected.memory_headroom:.2g} %"
         lines.append(f"memory: measured peaks ask for {share} of head-room")
     return lines
+
+
+def _longer(log_factor: float) -> str:
+    """How much longer than modelled something takes."""
+    share = 100 * (exp(log_factor) - 1)
+    return f"{abs(share):.1f} % {'longer' if share >= 0 else 'shorter'}"
 
 
 def calibrated(text: str, name: str, folder: Path, measured: Path) -> tuple[Corrected, str]:

@@ -233,6 +233,8 @@ def _distance(document: PlanDocument, evaluation: Evaluation) -> Lines:
     if saving is not None and (saving.saves_at_least or 0.0) > 0:
         saved = percent(saving.saves_at_least or 0.0)
         lines.append(("most brings", f"{saving.change}, alone: {saved} saved"))
+    if evaluation.settings:
+        lines.append(("change first", "  ".join(evaluation.settings)))
     return lines
 
 
@@ -260,6 +262,7 @@ def evaluation_json(document: PlanDocument, evaluation: Evaluation) -> dict[str,
             "above_bound": evaluation.above_bound,
         },
         "changes": answers_json(evaluation.changes),
+        "settings": list(evaluation.settings),
     }
 
 
@@ -289,7 +292,7 @@ def explanation(
     launch = {answer.change: _launch_change(answer, today) for answer in by_gain}
     columns = {
         "answer": answer_text,
-        "who can launch it": any(launch.values()) and (lambda answer: launch[answer.change]),
+        "launched by": any(launch.values()) and (lambda answer: launch[answer.change]),
     }
     figures_of = {
         "USD/h": lambda answer: _more_rent(answer.more_usd_per_hour),
@@ -306,12 +309,11 @@ def _launch_change(answer: Answer, today: frozenset[Target]) -> str:
     if answer.launched_by is None:
         return ""
     changed = {*answer.launched_by}
-    return ", ".join(
-        f"{word} {TARGETS[target].name}"
-        for word, targets in (("also", changed - today), ("not", today - changed))
-        for target in TARGETS
-        if target in targets
+    more, fewer = (
+        ", ".join(TARGETS[target].name for target in TARGETS if target in targets)
+        for targets in (changed - today, today - changed)
     )
+    return "; ".join(text for text in (more and f"also {more}", fewer and f"not {fewer}") if text)
 
 
 def _more_rent(usd_per_hour: float | None) -> str:

@@ -1,16 +1,17 @@
-"""Machines as people, Slurm and drivers name them, and their GPU types in the catalogue."""
+"""Machines as people, Slurm, Kubernetes and drivers name them; their GPU types by name."""
 
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import get_args
 
 from formulations.errors import InstanceError, PlannerError
 from formulations.instance.catalogue import link_catalogue
-from formulations.instance.documents import Place, parse_document, read_text
+from formulations.instance.documents import Place, parse_document, parse_json, read_text
 from formulations.instance.machines import GpuFile, GpuType, gpu_type
 from formulations.instance.record import MOST_GPUS, shown
 from formulations.instance.validation import validated
@@ -33,12 +34,16 @@ class UnknownGpuError(InstanceError):
 
 @dataclass(frozen=True)
 class Machines:
-    """Equal nodes; network: the link between nodes, as an instance writes it, if anybody says."""
+    """Equal nodes; network: the link between nodes, as an instance writes it, if anybody says.
+
+    price: lines of an instance that say what a node costs.
+    """
 
     nodes: int
     gpus_per_node: int
     gpu: str  #: a name of the catalogue
     network: str | None = None
+    price: tuple[str, ...] = ()
 
 
 def parse_machines(text: str, names: Iterable[str]) -> Machines:
@@ -127,6 +132,54 @@ def detected_machines(names: Iterable[str]) -> Machines:
     if len(types) > 1:
         raise InstanceError("--detect", f"GPUs of {' and '.join(types)}", "one type per node")
     return Machines(1, len(devices), types[0])
+
+
+_NODES = "what `kubectl get nodes -o json` prints, with nodes that have GPUs"
+#: Labels that name the GPU type of a node: of NVIDIA's GPU feature discovery, and of GKE.
+_PRODUCTS = ("nvidia.com/gpu.product", "cloud.google.com/gke-accelerator")
+_COUNT, _CAPACITY = "nvidia.com/gpu.count", "nvidia.com/gpu"
+
+
+def kubernetes_machines(path: Path, names: Iterable[str]) -> list[Machines]:
+    """The machines of a Kubernetes cluster that are ready and take pods, equal ones together.
+
+    Raises InstanceError, with the node, for a file of another kind, a GPU that is not known, and
+    slices of GPUs.
+    """
+    document = parse_json(read_text(path, _NODES), str(path), _NODES)
+    names, counts = tuple(names), Counter[tuple[int, str]]()
+    for node in _list(_field(document, "items")):
+        labels, status = _field(node, "metadata", "labels"), _field(node, "status")
+        conditions = _list(_field(status, "conditions"))
+        ready = any(
+            _field(each, "type") == "Ready" and _field(each, "status") == "True"
+            for each in conditions
+        )
+        number = str(_field(labels, _COUNT) or _field(status, "capacity", _CAPACITY) or "0")
+        if not ready or _field(node, "spec", "unschedulable") or number == "0":
+            continue
+        name = f"{path}: node {shown(_field(node, 'metadata', 'name'))}"
+        product = next((str(p) for p in map(partial(_field, labels), _PRODUCTS) if p), None)
+        if product is None:
+            raise InstanceError(name, "GPUs without a type", f"the label {' or '.join(_PRODUCTS)}")
+        if "-MIG-" in product or not re.fullmatch(r"[1-9]\d{0,2}", number):
+            problem = f"{number} x {product}"
+            raise InstanceError(name, problem, "1 to 999 GPUs, none of them sliced (MIG)")
+        counts[int(number), catalogue_name(product, names, name)] += 1
+    if not counts:
+        raise InstanceError(str(path), "no node with GPUs that is ready", _NODES)
+    return [Machines(count, gpus, gpu) for (gpus, gpu), count in counts.items()]
+
+
+def _field(document: object, *keys: str) -> object:
+    """What stands under keys in keys; None where anything is missing."""
+    for key in keys:
+        document = document.get(key) if isinstance(document, dict) else None
+    return document
+
+
+def _list(document: object) -> list[object]:
+    return document if isinstance(document, list) else []
 
 
 _TABLES = "what `scontrol show node` prints, or `sinfo -o '%N %G %T'`, with gpu:TYPE:COUNT"

@@ -92,6 +92,7 @@ def instance_text(
             network, owner = assumed_network(kind)
             assumed = f"assumed, as {owner}; or such as 400 Gbit/s"
             lines.append(f"      inter_node: {network}  # {assumed}")
-        lines.append("      # price: 30 USD/h  # of one node")
+        prices = kind.price or ("# price: 30 USD/h  # of one node",)
+        lines += (f"      {line}" for line in prices)
     more = resources.files("solver.setup").joinpath("optional.yaml").read_text(encoding="utf-8")
     return "\n".join([*lines, "", more])

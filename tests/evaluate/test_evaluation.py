@@ -7,6 +7,7 @@ from solver.evaluate.evaluation import compared, predicted
 from solver.evaluate.read import read_run
 from solver.options import SolveOptions
 from solver.search.driver import solve
+from tests.conftest import present
 from tests.export_cases import instance_of
 from tests.recorded import Cases, recorded
 
@@ -44,3 +45,21 @@ def test_bug_chunks_with_other_micro_batches() -> None:
     assert "micro-batches" in [change.change.split()[0] for change in evaluation.changes]
     evaluation = evaluated("pp=4,vpp=3,micro_batch=1", search=f"{search}, schedule: [1f1b]")
     assert "micro-batches" not in [change.change.split()[0] for change in evaluation.changes]
+
+
+def test_what_to_change_first_is_named_as_the_framework_has_it() -> None:
+    """The lines that the best single change writes otherwise; none for a target without files."""
+    search = "pipeline_parallel: [4], tensor_parallel: [1], micro_batch: [1, 2, 4], zero: [0]"
+    text = "pp=4,micro_batch=1,split=6/2/2/2"
+    evaluation = evaluated(text, search=f"{search}, target: megatron")
+    first = evaluation.changes[0]
+    assert present(first.saves_at_least) > 0
+    assert first.change.startswith("split ")
+    blocks = [int(count) for count in first.change.split()[1].split("/")]
+    pieces = ["E", *[""] * 3]
+    layout = "|".join(
+        piece + (f"t*{count}" if count > 1 else "t")
+        for piece, count in zip(pieces, blocks, strict=True)
+    )
+    assert evaluation.settings == (f"--pipeline-model-parallel-layout {layout}L",)
+    assert evaluated(text, search=f"{search}, target: any").settings == ()

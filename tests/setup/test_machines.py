@@ -56,6 +56,24 @@ def test_bad_slurm_files_are_refused(text: str, message: str, tmp_path: Path) ->
     assert str(caught.value) == f"{tmp_path}/{message}"
 
 
+def test_kubernetes_nodes_that_work_are_counted() -> None:
+    """By the labels of NVIDIA and of GKE; none that is not ready or cordoned, none without GPUs."""
+    assert machines.kubernetes_machines(DATA / "kubernetes_nodes.json", KNOWN) == [
+        machines.Machines(2, 8, "H100"),
+        machines.Machines(1, 4, "L40S"),
+        machines.Machines(1, 2, "L4"),
+    ]
+
+
+@refusals("kubernetes")
+def test_bad_kubernetes_files_are_refused(text: str, message: str, tmp_path: Path) -> None:
+    path = tmp_path / "nodes.json"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(InstanceError) as caught:
+        machines.kubernetes_machines(path, KNOWN)
+    assert str(caught.value) == f"{tmp_path}/{message}"
+
+
 def _driver(names: list[str]) -> SimpleNamespace:
     return SimpleNamespace(
         NVMLError=OSError,
