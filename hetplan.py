@@ -758,6 +758,7 @@ def templates(
     *,
     faults: int = 1,
     distribution: "Distribution" = "step-time",
+    sizes: 'Literal["fewest", "all"] | Sequence[int]' = "all",
     split: Literal["aligned", "any"] = "aligned",
     micro_batch: int | None = None,
     micro_batches: int | None = None,
@@ -767,7 +768,7 @@ def templates(
 ) -> Templates:
     """The best pipeline of every size, so that `faults` failures leave training on all sizes."""
     from formulations.node_sharing import NodeSplit
-    from solver.fleets.designs import generator_for, templates_document
+    from solver.fleets.designs import generator_for, sizes_of, templates_document
     from solver.fleets.fleet import start_fleet
     from solver.study.store import study_at
     from solver.templates.generate import TemplateOptions
@@ -789,10 +790,12 @@ def templates(
         ),
         (0 <= gap < 1, "gap", gap, "at least 0 and below 1"),
     )
+    asked = sizes if isinstance(sizes, str) else ",".join(map(str, sizes))
     problem = _problem(instance)
     options = TemplateOptions(NodeSplit(split), micro_batch, micro_batches, gap, time_limit_s)
     with study_at(None if study is None else Path(study), problem) as kept:
-        document = templates_document(generator_for(problem, options, faults, study=kept), faults)
+        generator = generator_for(problem, options, faults, study=kept)
+        document = templates_document(generator, faults, sizes_of(asked))
     if not document.designs:
         return Templates(document, None)
     fleet = start_fleet(

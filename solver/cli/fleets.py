@@ -46,6 +46,12 @@ def templates_command(
         "be. variance: their steps vary least, as in Oobleck.",
         "step-time",
     ),
+    sizes: str = option(
+        "Numbers of nodes of templates. fewest: as few as cover every number of nodes. all: also "
+        "those for merging, and for fleets of fewer pipelines. Or numbers, such as 2,3,4.",
+        "all",
+        metavar="fewest|all|LIST",
+    ),
     as_json: bool = search_options.JSON,
     split: NodeSplit = option(
         "How stages share a node. aligned: powers of two at multiples of themselves. "
@@ -80,17 +86,18 @@ def templates_command(
     from formulations.instance.load import load_instance
     from formulations.space.fleets import check_fleets
     from solver.files import to_json
-    from solver.fleets.designs import generator_for, templates_document
+    from solver.fleets.designs import generator_for, sizes_of, templates_document
     from solver.fleets.fleet import start_fleet
     from solver.study.store import study_at
     from solver.templates.generate import TemplateOptions
 
     options = TemplateOptions(split, micro_batch, micro_batches, gap, time_limit)
+    asked = sizes_of(sizes)
     check_writable(out, keep=(instance, study))
     problem = load_instance(instance, check_fleets)
     with steps_display("templates") as show, study_at(study, problem) as kept:
         generator = generator_for(problem, options, faults, show, kept)
-        document = templates_document(generator, faults)
+        document = templates_document(generator, faults, asked)
     if generator.clock.interrupted:
         say("interrupted", err=True)
     if as_json:
@@ -280,6 +287,7 @@ def recomputed_text(template: "Template") -> str:
 
 def templates_text(document: "TemplatesDocument") -> "list[RenderableType]":
     """The report: n0, the sizes and their proof, one row per template."""
+    from solver.report.fleet import choices_text
     from solver.report.layout import Labelled
     from solver.report.quantities import counted
 
@@ -287,7 +295,9 @@ def templates_text(document: "TemplatesDocument") -> "list[RenderableType]":
     holding = f"n0 = {n0}: the fewest nodes that hold the model, whichever they are"
     if fewer := {entry.nodes for entry in document.templates if entry.nodes < n0}:
         holding += f"; some choices of {_range_text(sorted(fewer))} do too"
-    covered = f"{_range_text(sizes)}: for every number of nodes, and to merge after failures"
+    covered = f"{_range_text(sizes)}: for every number of nodes"
+    if sizes == (*range(n0, 2 * n0),):
+        covered += ", and to merge after failures"
     if larger := {entry.nodes for entry in document.templates if entry.nodes > sizes[-1]}:
         covered += f"; {_range_text(sorted(larger))}: for fleets of fewer pipelines"
     faults = document.faults
@@ -317,7 +327,8 @@ def templates_text(document: "TemplatesDocument") -> "list[RenderableType]":
     ways = document.pipelines
     listed = ways if len(ways) <= MOST_WAYS else (*ways[:8], "...", *ways[-2:])
     pipelines_text = [f"{'; '.join(listed)}."] if ways else []
-    return [Labelled(lines), "", *document.coverage, *pipelines_text, "", _table(document)]
+    parts = [Labelled(lines), "", *document.coverage, *pipelines_text, "", _table(document)]
+    return [*parts, *(choices_text(document, document.choices) if document.choices else [])]
 
 
 def _table(document: "TemplatesDocument") -> "RenderableType":

@@ -3,6 +3,7 @@
 All have one micro-batch size; they are of several sizes, and of every mix of nodes of a size.
 """
 
+import re
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -10,8 +11,15 @@ from math import inf
 from typing import Literal
 
 from formulations.costs.template_costs import template_costs
-from formulations.coverage import consecutive_for_merging, fewest_sizes, proof, ways, worst_rebuilt
-from formulations.errors import NoPlanError
+from formulations.coverage import (
+    Coverage,
+    consecutive_for_merging,
+    fewest_sizes,
+    proof,
+    ways,
+    worst_rebuilt,
+)
+from formulations.errors import NoPlanError, PlannerError
 from formulations.fleet import Design
 from formulations.instance import Instance
 from formulations.instance.record import Record
@@ -20,6 +28,7 @@ from formulations.pipelines import InstantiationProblem, PipelineKind
 from formulations.schedules.registry import in_flight
 from formulations.space.configurations import longest_pipeline, micro_batches
 from solver.fleet_document import TemplateBound, TemplateClaims
+from solver.fleets.choices import FleetChoices, fleet_choices
 from solver.fleets.instantiate import instantiate
 from solver.fleets.step_times import kinds_of
 from solver.interrupt import Deadline, TimeUp, time_up_after
@@ -101,13 +110,44 @@ def _step_ns(generator: TemplateGenerator, nodes: int, faults: int) -> float:
     return inf if best is None else best.step_ns(problem)
 
 
-def fleet_sizes(generator: TemplateGenerator, faults: int) -> range:
+#: Sizes of templates: the fewest that cover every number of nodes, all of `fleet_sizes`, or these.
+Sizes = Literal["fewest", "all"] | tuple[int, ...]
+
+
+def sizes_of(text: str) -> Sizes:
+    """The sizes of a text: fewest, all, or numbers with commas between. Raises PlannerError."""
+    if text in ("fewest", "all"):
+        return "fewest" if text == "fewest" else "all"
+    if re.fullmatch(r"[1-9]\d{0,5}(,[1-9]\d{0,5})*", text) is None:
+        raise PlannerError(f"--sizes: {text!r}; allowed: fewest, all, or numbers such as 2,3,4")
+    return tuple(sorted({int(size) for size in text.split(",")}))
+
+
+def fleet_sizes(generator: TemplateGenerator, faults: int, asked: Sizes = "all") -> Sequence[int]:
     """Sizes of the pipelines of fleets that survive so many failures, from n0 on.
 
-    All that merging asks for, and all up to an equal share of the nodes for each of f + 1 pipelines
-    whose nodes have a block each: where links are slow, few long pipelines exchange less.
+    All: those that merging asks for, and up to an equal share of the nodes for each of f + 1
+    pipelines whose nodes have a block each: where links are slow, few long pipelines exchange less.
+    Raises PlannerError for sizes of which not every number of nodes is a sum.
     """
     least_nodes, total = generator.least_nodes or 1, sum(generator.mixes.available)
+    first = (faults + 1) * least_nodes
+    if asked != "all" and first > total:
+        raise PlannerError(f"--sizes: {total} nodes, fewer than {first}; allowed: all")
+    if asked == "fewest":
+        return fewest_sizes(least_nodes, faults, total)[0]
+    if asked != "all":
+        largest, coverage = total - faults * least_nodes, Coverage(asked, faults, total)
+        gaps = [n for n in range(first, total + 1) if not coverage.pipelines(n)]
+        if gaps or not least_nodes <= asked[0] <= asked[-1] <= largest:
+            example = ",".join(map(str, fewest_sizes(least_nodes, faults, total)[0]))
+            raise PlannerError(
+                f"--sizes: {', '.join(map(str, asked))}"
+                + (f", of which {faults + 1} or more do not add up to {gaps[0]}" if gaps else "")
+                + f"; allowed: sizes of {least_nodes} to {largest} nodes of which {faults + 1} or "
+                f"more add up to every number from {first} to {total}, such as {example}"
+            )
+        return asked
     share = min(total // (faults + 1), longest_pipeline(generator.instance))
     largest = max(share, *consecutive_for_merging(least_nodes, faults))
     return range(least_nodes, min(largest, total) + 1)
@@ -161,10 +201,11 @@ class TemplatesDocument(Record):
     rebuilt_by_fewest: most pipelines that one failure takes apart, on `rebuilt_nodes` (least and
     most) nodes, with either set; None where the cluster has no node to spare. Without (f + 1) n0
     nodes, f + 1 pipelines are of choices of fewer nodes than n0, and nothing is said of other
-    numbers of nodes.
+    numbers of nodes. choices: fleets of these templates, and of some of their sizes; None where no
+    template was found.
     """
 
-    schema_version: Literal[5] = 5
+    schema_version: Literal[6] = 6
     instance: str
     faults: int
     split: NodeSplit
@@ -181,6 +222,7 @@ class TemplatesDocument(Record):
     rebuilt: int | None = None
     rebuilt_by_fewest: int | None = None
     templates: tuple[TemplateEntry, ...]
+    choices: FleetChoices | None = None
 
     @property
     def designs(self) -> tuple[Design, ...]:
@@ -205,10 +247,12 @@ class TemplatesDocument(Record):
         return TemplateClaims(split=self.split, bounds=bounds)
 
 
-def templates_document(generator: TemplateGenerator, faults: int) -> TemplatesDocument:
+def templates_document(
+    generator: TemplateGenerator, faults: int, asked: Sizes = "all"
+) -> TemplatesDocument:
     """The templates that survive so many node failures, of every mix of node groups.
 
-    Raises NoPlanError where the cluster cannot run f + 1 pipelines.
+    Raises NoPlanError where the cluster cannot run f + 1 pipelines, and as `fleet_sizes`.
     """
     least_nodes, total = generator.least_nodes, sum(generator.mixes.available)
     if least_nodes is None:
@@ -222,7 +266,8 @@ def templates_document(generator: TemplateGenerator, faults: int) -> TemplatesDo
         raise NoPlanError(
             f"--faults {faults}: {needed}; allowed: up to {total // least_nodes - 1} faults"
         )
-    results = fleet_templates(generator, fleet_sizes(generator, faults))
+    sizes = fleet_sizes(generator, faults, asked)
+    results = fleet_templates(generator, sizes)
     if not covered and (pipelines := _most_pipelines(generator, results)) <= faults:
         raise NoPlanError(
             f"--faults {faults}: the nodes are enough for {pipelines} pipelines at once, not for "
@@ -236,11 +281,23 @@ def templates_document(generator: TemplateGenerator, faults: int) -> TemplatesDo
         available=total,
         node_groups=tuple(group.name for group in generator.instance.cluster.groups),
         least_nodes=least_nodes,
-        sizes=tuple(n for n in consecutive_for_merging(least_nodes, faults) if n <= total),
+        sizes=tuple(sizes)
+        if asked != "all"
+        else tuple(n for n in consecutive_for_merging(least_nodes, faults) if n <= total),
         coverage=(f"Of any nodes, {needed}: there are as many only of smaller choices.",),
         templates=tuple(results),
     )
-    return _with_coverage(document) if covered else document
+    document = _with_coverage(document) if covered else document
+    designs = document.designs
+    if not designs:
+        return document
+    every = {"fewest": document.fewest_sizes, "merging": document.sizes, "all": tuple(sizes)}
+    names: dict[tuple[int, ...], str] = {tuple(sizes): "these"} if asked != "all" else {}
+    for name, members in every.items() if asked == "all" else ():
+        if members:
+            names[members] = f"{names[members]}, {name}" if members in names else name
+    sets = {name: members for members, name in names.items()}
+    return document.but(choices=fleet_choices(generator.instance, designs, faults, sets))
 
 
 def _most_pipelines(generator: TemplateGenerator, results: Sequence[TemplateEntry]) -> int:
@@ -262,12 +319,17 @@ def _with_coverage(document: TemplatesDocument) -> TemplatesDocument:
     """With the argument that there are enough sizes, and what fewer would do."""
     least_nodes, faults, total = document.least_nodes, document.faults, document.available
     first = (faults + 1) * least_nodes
+    by_sums = (
+        f"Every number of nodes from {first} to {total} is a sum of {faults + 1} or more of these "
+        "sizes, by dynamic programming over all of them."
+    )
+    consecutive = document.sizes == tuple(range(document.sizes[0], document.sizes[-1] + 1))
     fewest, proved = fewest_sizes(least_nodes, faults, total)
     # Numbers of nodes with few pipelines to spare, where merging is hardest, and one above the
     # least: few enough to try every way to run and to lose a node.
     tried = range(first + 1, min(total, first + 2 * least_nodes + 8) + 1)
     return document.but(
-        coverage=proof(document.sizes, faults),
+        coverage=proof(document.sizes, faults) if consecutive else (by_sums,),
         pipelines=ways(document.sizes, faults, range(first, total + 1)),
         fewest_sizes=fewest,
         fewest_proved=proved,

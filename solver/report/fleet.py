@@ -7,6 +7,8 @@ from rich.console import RenderableType
 
 from formulations.transition import Links
 from solver.fleet_document import CopyDocument, FleetDocument, RecoveryDocument
+from solver.fleets.choices import FleetChoices, Option
+from solver.fleets.designs import TemplatesDocument
 from solver.report.assumptions import hidden
 from solver.report.layout import Grid, Labelled, Lines, table_of
 from solver.report.naming import layers_text
@@ -14,6 +16,7 @@ from solver.report.quantities import (
     counted,
     node_ranges,
     percent,
+    ranges,
     significant,
     size_text,
     size_unit,
@@ -52,6 +55,53 @@ def fleet_text(
         parts += ["", _copy_table(document, document.recovery)]
     lines = [*_recovery_lines(document), *_fleet_lines(document, all_nodes_step_s)]
     return [*parts, "", Labelled(lines)]
+
+
+def choices_text(document: TemplatesDocument, choices: FleetChoices) -> list[RenderableType]:
+    """Fleets that the templates allow: by sets of sizes, the fastest ones, by distribution."""
+    several = len(document.node_groups) > 1
+
+    def rate(sequences_per_s: float | None) -> str:
+        return "-" if sequences_per_s is None else f"{significant(sequences_per_s)} sequences/s"
+
+    def pipelines(option: Option) -> str:
+        return ", ".join(
+            f"{count} of {' + '.join(map(str, nodes)) if several else sum(nodes)}"
+            for nodes, count in option.pipelines
+        )
+
+    longest_s = max((option.step_time_s for option in choices.options), default=0.0)
+    sets = table_of(
+        choices.sets,
+        {
+            "sizes": lambda row: f"{ranges(row.sizes)} ({row.name})",
+        },
+        {
+            f"on {document.available} nodes": lambda row: rate(row.sequences_per_s),
+            f"at worst after {counted(document.faults, 'failure')}": lambda row: rate(
+                row.after_faults_sequences_per_s
+            ),
+        },
+    )
+    options = table_of(
+        choices.options,
+        {f"pipelines, of nodes{' of every group' if several else ''}": pipelines},
+        {
+            "step": lambda row: time_text(row.step_time_s, longest_s),
+            "throughput": lambda row: rate(row.sequences_per_s),
+        },
+    )
+    lines = [
+        (
+            f"{row.distribution}",
+            f"slowest pipeline {time_text(row.slowest_s)}, steps vary by "
+            f"{time_text(row.deviation_s, row.slowest_s)} (standard deviation)",
+        )
+        for row in choices.shares
+    ]
+    more = "more" if choices.number is None else f"{choices.number}"
+    of = f"the fastest {len(choices.options)} of {more} within 25 % of the first"
+    return ["", sets, "", f"fleets: {of}", options, "", Labelled(lines)]
 
 
 def _names(nodes: Sequence[str]) -> str:
