@@ -365,6 +365,13 @@ class Lengths(_Stored):
         status, step_s = self.document.status, self.document.step_time_s
         return f"<Lengths: {status}, {1e3 * step_s:.4g} ms per step>"
 
+    def static_step_s(self, degrees: str) -> float:
+        """Seconds of a step with one strategy alone, such as dp=1,tp=16,pp=2: `--static`."""
+        from solver.lengths.static import static_step
+
+        assert self.document.instance is not None, "files of `lengths` have one"
+        return static_step(self.document.instance, degrees)[1] / 1e9
+
 
 class Switch(_Stored):
     """Who sends which slices to whom when one plan takes over from another."""

@@ -249,6 +249,11 @@ def lengths_command(
         "Write plans of what runs, and of the best single strategy, into a new folder.",
         metavar="DIR",
     ),
+    static: str | None = option(
+        "Beside the step, printed: what the best plan with these degrees alone takes, such as "
+        "dp=1,tp=16,pp=2; tensor groups may fill several nodes.",
+        metavar="NAME=VALUE,...",
+    ),
     as_json: bool = search_options.JSON,
     time_limit: float | None = limit("Longest search of a free order."),
     study: Path | None = search_options.STUDY,
@@ -266,7 +271,8 @@ def lengths_command(
     from solver.evaluate.evaluation import lengths_document, row_file_name
     from solver.files import to_json
     from solver.lengths.candidates import candidates
-    from solver.report.lengths import dispatch_text, strategies_text
+    from solver.lengths.static import static_step
+    from solver.report.lengths import dispatch_text, static_text, strategies_text
     from solver.study.store import study_at
 
     check_writable(out, keep=(instance, study, plans))
@@ -278,6 +284,9 @@ def lengths_command(
         raise InstanceError(str(instance), "no section lengths", allowed)
     with steps_display("layouts") as tell, study_at(study, problem) as kept:
         listed = candidates(problem, tell, kept)
+    if static is not None and as_json:
+        raise PlannerError("--static is printed; allowed: without --json")
+    beside = None if static is None else static_step(problem, static)
     options = SolveOptions(time_limit_s=time_limit, gap=gap, seed=seed, workers=workers)
     document = lengths_document(problem, listed, order, options)
     if plans is not None:
@@ -293,6 +302,7 @@ def lengths_command(
     deliver(document, out, as_json=as_json)
     if not as_json:
         print_report(dispatch_text(document))
+        print_report(static_text(document, *beside) if beside else [])
 
 
 def pareto_command(

@@ -1,16 +1,17 @@
 """A step of mixed lengths, and a switch: in words and tables for Rich, and as a page."""
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import astuple
-from itertools import accumulate
+from itertools import accumulate, pairwise
 
 from rich.console import RenderableType
 
 from formulations.instance import Cluster, Instance
 from formulations.lengths.problem import Mixed
 from formulations.lengths.row_times import lengths_of
+from formulations.lengths.strategy_time import strategy_times
 from formulations.lengths.tour import GroupFigures, Hop
 from formulations.plan import Plan
 from formulations.switching.shards import Slice
@@ -24,6 +25,7 @@ from solver.report.quantities import (
     counted,
     percent,
     ranges,
+    significant,
     size_text,
     size_unit,
     time_text,
@@ -33,6 +35,8 @@ from solver.switch_document import SwitchDocument
 
 #: Of sequences of so many tokens the rows are shown.
 SHOWN = (1024, 4096, 32768)
+#: Ends of the ranges of lengths that strategies are compared on: those of HotSPa's table 3.
+RANGES = (1024, 4096, 8192, 16384, 32768)
 
 
 def step_text(document: LengthsDocument) -> list[RenderableType]:
@@ -145,7 +149,27 @@ def strategies_text(instance: Instance, mixed: Mixed) -> list[RenderableType]:
         ),
         ("rows", f"{mixed.rows}; times {times}"),
     ]
-    return [Labelled(labels), "", _strategies(mixed)]
+    by_range = "s for all sequences of a range of lengths, alone; * least"
+    return [Labelled(labels), "", _strategies(mixed), "", by_range, _by_range(mixed)]
+
+
+def _by_range(mixed: Mixed) -> Grid:
+    """[strategy, range] times of all sequences of a range, as HotSPa's figure 8 has them."""
+    tokens = [atom.tokens for atom in mixed.atoms]
+    ends = sorted({bisect_right(tokens, up_to) for up_to in (*RANGES, tokens[-1])} - {0})
+    ranges_of = [range(first, end) for first, end in pairwise([0, *ends])]
+    times = [[each.of_set(atoms) for atoms in ranges_of] for each in strategy_times(mixed)]
+    least = [min(filter(None, column), default=None) for column in zip(*times, strict=True)]
+    headings = [f"to {tokens[atoms[-1]]:,}" for atoms in ranges_of]
+
+    def cell(time_ns: int | None, best_ns: int | None) -> str:
+        if time_ns is None:
+            return "-"
+        return f"{'*' * (time_ns == best_ns)}{significant(seconds(time_ns), 3)}"
+
+    pairs = zip(mixed.strategies, times, strict=True)
+    rows = [[s.name, *(cell(*each) for each in zip(row, least, strict=True))] for s, row in pairs]
+    return Grid(["strategy"], headings, rows)
 
 
 def _strategies(mixed: Mixed) -> Grid:
@@ -195,6 +219,15 @@ def dispatch_text(document: LengthsDocument) -> list[RenderableType]:
         f" {time_text(formula_s, time_s)}; no dispatch saves more than {gap}"
     )
     return [Labelled([("dispatch", text)])]
+
+
+def static_text(document: LengthsDocument, name: str, alone_ns: int) -> list[RenderableType]:
+    """What the strategy that the user names takes, beside the step and the best single one."""
+    alone_s, step_s, best = seconds(alone_ns), document.step_time_s, document.single
+    text = f"{time_text(alone_s)} with {name}, {alone_s / step_s:.2f} times the step"
+    if best is not None:
+        text += f", {alone_s / seconds(best.step_ns):.2f} times the best single strategy"
+    return [Labelled([("static", text)])]
 
 
 _MOVES = {

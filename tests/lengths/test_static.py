@@ -1,0 +1,73 @@
+"""The step of a strategy that the user names."""
+
+from pathlib import Path
+
+import pytest
+
+from formulations.errors import PlannerError
+from formulations.instance.load import parse_instance
+from formulations.lengths.problem import Mixed
+from formulations.lengths.tour import best_single
+from solver.lengths.candidates import candidates
+from solver.lengths.static import static_step
+from tests.command_line import run
+from tests.conftest import present
+
+INSTANCE = """
+name: two_nodes
+workload:
+  sizes: {hidden_size: 1024, layers: 8, heads: 16, vocabulary_size: 32000}
+cluster:
+  groups:
+    - {name: a, gpu: A100-80, gpus_per_node: 4, nodes: 2, inter_node: 100 Gbit/s}
+search: {zero: 0}
+lengths:
+  histogram: [{up_to: 512, count: 24}, {up_to: 2048, count: 6}]
+"""
+
+
+def step_of(mixed: Mixed) -> int:
+    return present(best_single(mixed)).step_ns
+
+
+def test_a_named_strategy_takes_what_its_search_alone_gives() -> None:
+    """Inside nodes that of an instance whose lists have nothing else; never below the best."""
+    instance = parse_instance(INSTANCE, "x.yaml", Path())
+    best_ns = step_of(candidates(instance).mixed)
+    for tp, dp, pp in ((1, 8, 1), (4, 2, 1), (2, 2, 2)):
+        text = INSTANCE.replace(
+            "zero: 0",
+            f"zero: 0, tensor_parallel: [{tp}], data_parallel: [{dp}], pipeline_parallel: [{pp}]",
+        )
+        alone_ns = step_of(candidates(parse_instance(text, "y.yaml", Path())).mixed)
+        name, step_ns = static_step(instance, f"tp={tp}, dp={dp},pp={pp}")
+        assert step_ns == alone_ns >= best_ns
+        assert name.startswith(f"dp {dp}, tp {tp}, pp {pp}")
+
+
+def test_tensor_groups_of_two_nodes_are_slower_than_those_of_one() -> None:
+    """Their traffic crosses the network: slower than the best, faster on a faster network."""
+    instance = parse_instance(INSTANCE, "x.yaml", Path())
+    _, wide_ns = static_step(instance, "dp=1,tp=8,pp=1")
+    assert wide_ns > step_of(candidates(instance).mixed)
+    faster = parse_instance(INSTANCE.replace("100 Gbit/s", "400 Gbit/s"), "z.yaml", Path())
+    assert static_step(faster, "dp=1,tp=8,pp=1")[1] < wide_ns
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("tp", "--static: 'tp'; allowed: NAME=NUMBER of dp, tp, pp, cp, ep, zero"),
+        ("tp=2,tp=4", "--static: 'tp=4'; allowed: NAME=NUMBER"),
+        ("tp=6,dp=1", "--static: 6 GPUs of a sequence, 4 in a node of a; allowed: up to as many"),
+        ("dp=3", "no layout over all 8 GPUs"),
+    ],
+)
+def test_no_strategies_are_refused(text: str, message: str, tmp_path: Path) -> None:
+    """In one line, by the command, before anything is written."""
+    path, out = tmp_path / "x.yaml", tmp_path / "out.json"
+    path.write_text(INSTANCE, encoding="utf-8")
+    code, _, error = run("lengths", path, "--static", text, "--out", out)
+    assert (code in (2, 3), message in error, out.exists()) == (True, True, False)
+    with pytest.raises(PlannerError):
+        static_step(parse_instance(INSTANCE, "x.yaml", Path()), text)
