@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from solver.measure.corrected import Corrected
     from solver.options import ExportTarget, Method
     from solver.result import Infeasibility, OtherTarget, Result
-    from solver.simulate import Step
     from solver.switch_document import SwitchDocument
     from solver.verify import Verification
 
@@ -288,14 +287,6 @@ class Solution(_Stored):
         return super()._repr_html_() + frame
 
 
-def _step(document: "PlanDocument") -> "Step":
-    """One simulated step of a plan."""
-    from solver.plan_figures import costs_of
-    from solver.simulate import simulate_step
-
-    return simulate_step(costs_of(document))
-
-
 def _words(config: Any) -> str:
     """Degrees of a configuration, in short."""
     from solver.report.naming import one_line
@@ -438,8 +429,7 @@ class Evaluation(_Shown):
         """What `evaluate` prints."""
         from solver.report.compared import evaluation_text
 
-        document = self.solution.document
-        return _drawn(evaluation_text(document, _step(document), self.judged))
+        return _drawn(evaluation_text(self.solution.document, self.judged))
 
     def to_dict(self) -> dict[str, object]:
         """What `evaluate --json` prints."""
@@ -462,8 +452,7 @@ class Explanation(_Shown):
         """What `explain` prints."""
         from solver.report.compared import explanation
 
-        document = self.solution.document
-        return _drawn(explanation(document, _step(document), self.changes))
+        return _drawn(explanation(self.solution.document, self.changes))
 
 
 @dataclass(frozen=True)
@@ -623,7 +612,6 @@ def evaluate(
     from solver.evaluate.evaluation import compared, predicted
     from solver.evaluate.read import read_run
     from solver.options import SolveOptions
-    from solver.search.driver import solve as search
 
     problem = _problem(instance)
     flags = None if megatron is None else Path(megatron)
@@ -631,7 +619,7 @@ def evaluate(
     document, judged = predicted(run)
     if time_limit_s:
         options = SolveOptions(time_limit_s=time_limit_s, gap=gap, workers=workers)
-        judged = compared(run, judged, options, search)
+        judged = compared(run, judged, options)
     return Evaluation(Solution(document), judged)
 
 

@@ -1,5 +1,6 @@
 """Several methods side by side on one instance: what each found and proved, and what clashes."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from formulations.instance import Instance
@@ -103,6 +104,11 @@ class Answer:
     step_time_s: float | None = None
     saves_at_least: float | None = None
     saves_at_most: float | None = None
+
+
+def by_saving(answers: Iterable[Answer]) -> list[Answer]:
+    """Most saved first, those without a plan last."""
+    return sorted(answers, key=lambda a: (a.saves_at_least is None, -(a.saves_at_least or 0.0)))
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,6 @@ from solver.comparison import Evaluation
 from solver.evaluate.evaluation import compared, predicted
 from solver.evaluate.read import read_run
 from solver.options import SolveOptions
-from solver.search.driver import solve
 from tests.export_cases import instance_of
 from tests.recorded import Cases, recorded
 
@@ -18,7 +17,7 @@ SEARCH = (
 
 def evaluated(text: str, order: str = "small,big,small", search: str = SEARCH) -> Evaluation:
     run = read_run(instance_of(search=search), stated=text, order=order)
-    return compared(run, predicted(run)[1], SolveOptions(gap=0.0), solve)
+    return compared(run, predicted(run)[1], SolveOptions(gap=0.0))
 
 
 @recorded("changes")

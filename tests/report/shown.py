@@ -259,12 +259,12 @@ def evaluated() -> str:
     )
     best = pipelined_result()
     document = document_of(best)
-    parts = explanation(document, step_of(document), answers)
+    parts = explanation(document, answers)
     over = ("instance.limits.max_step_time_s: too long", "replicas[0]: too large")
     changes = (answers[2], answers[0])
     for share, broken, told in ((1.5, over, changes), (1.0, (), ()), (0.5, (), answers[5:])):
         run = Evaluation(share * (best.objective or 0.0), broken, best, told)
-        parts += ["", *evaluation_text(document, step_of(document), run)]
+        parts += ["", *evaluation_text(document, run)]
         parts.append(json.dumps(evaluation_json(document, run) | {"config": "as above"}))
     return drawn(*parts)
 
