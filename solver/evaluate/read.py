@@ -14,8 +14,7 @@ from solver.evaluate import megatron_run, torchtitan_run
 from solver.evaluate.launched import run_of_degrees
 from solver.evaluate.megatron_run import read_flags
 from solver.evaluate.run_plan import Planned, planned
-from solver.export.job import APART, Job, host_names, name_clash
-from solver.export.launcher import HOSTS, RANKS
+from solver.export.job import APART, HOSTS, RANKS, Job, host_names, name_clash
 
 ALLOWED = "one of --megatron FILE, --torchtitan DIR, --degrees NAME=VALUE,..."
 

@@ -9,8 +9,7 @@ plan's order as it is, and are all the same word elsewhere. Rules that would end
 
 from itertools import groupby
 
-from solver.export.job import Job
-from solver.export.launcher import launcher_files
+from solver.export.job import Job, launcher_files
 from solver.export.megatron import (
     COMMAND,
     USAGE,

@@ -22,8 +22,7 @@ from formulations.instance.sizes import LatentAttentionSizes, MoeSizes, Transfor
 from formulations.instance.targets import traits
 from formulations.instance.workload import VOCABULARY_MULTIPLE
 from formulations.space.launch import first_blocks
-from solver.export.job import Job, Piece
-from solver.export.launcher import launcher_files
+from solver.export.job import Job, Piece, launcher_files
 
 #: Letters of the grammar, with Megatron-LM's names.
 LAYERS = {"E": "embedding", "t": "decoder", "m": "mtp", "L": "loss"}

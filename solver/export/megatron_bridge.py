@@ -9,8 +9,7 @@ It clears what excludes a layout, and gives the data the model's sequence length
 """
 
 from formulations.instance.targets import PUBLISHED
-from solver.export.job import IMPORTABLE, Job, template
-from solver.export.launcher import launcher_files
+from solver.export.job import IMPORTABLE, Job, launcher_files, template
 from solver.export.megatron import (
     GROUP_SIZE,
     batches,

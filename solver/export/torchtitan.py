@@ -19,8 +19,7 @@ from formulations.instance.targets import PUBLISHED
 from formulations.instance.workload import Recompute, padded_vocabulary
 from formulations.schedules.operations import Kind
 from formulations.schedules.registry import SCHEDULES, device_order
-from solver.export.job import IMPORTABLE, Job, Piece, template
-from solver.export.launcher import launcher_files
+from solver.export.job import IMPORTABLE, Job, Piece, launcher_files, template
 
 #: Its activation checkpointing for each way to recompute.
 POLICIES: dict[Recompute, str] = {"none": "", "per_op": "SelectiveAC", "full": "FullAC"}
