@@ -25,20 +25,18 @@ if TYPE_CHECKING:
 
     from formulations.instance import Instance as Resolved
     from formulations.instance.instance import Family
-    from solver.comparison import Answer
-    from solver.comparison import Evaluation as Judged
-    from solver.comparison import Shortlist as Chosen
     from solver.document import PlanDocument
     from solver.files import Envelope
     from solver.fleet_document import FleetDocument
     from solver.fleets.designs import TemplatesDocument
     from solver.fleets.distribution import Distribution
     from solver.front_document import FrontDocument
-    from solver.lengths_document import LengthsDocument
+    from solver.lengths_document import LengthsDocument, SwitchDocument
     from solver.measure.corrected import Corrected
     from solver.options import ExportTarget, Method
-    from solver.result import Infeasibility, OtherTarget, Result
-    from solver.switch_document import SwitchDocument
+    from solver.result import Answer, Infeasibility, OtherTarget, Result
+    from solver.result import Evaluation as Judged
+    from solver.result import Shortlist as Chosen
     from solver.verify import Verification
 
 __all__ = [
@@ -610,7 +608,7 @@ def evaluate(
     plan; 0: it is not looked for.
     """
     from solver.evaluate.evaluation import compared, predicted
-    from solver.evaluate.read import read_run
+    from solver.evaluate.run_plan import read_run
     from solver.options import SolveOptions
 
     problem = _problem(instance)

@@ -165,7 +165,7 @@ def evaluate_command(
     """
     from formulations.instance.load import load_instance
     from solver.evaluate.evaluation import compared, predicted
-    from solver.evaluate.read import read_run
+    from solver.evaluate.run_plan import read_run
     from solver.files import to_json
     from solver.report.compared import evaluation_json, evaluation_text
 

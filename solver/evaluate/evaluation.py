@@ -17,7 +17,6 @@ from formulations.lengths.row_times import instance_of_rows
 from formulations.plan import Configuration, Plan, simulable
 from formulations.space import PlanSpace
 from formulations.units import seconds
-from solver.comparison import Answer, Evaluation, by_saving
 from solver.document import PlanDocument
 from solver.evaluate.launched import block_boundaries
 from solver.evaluate.run_plan import Planned, judged, settled
@@ -27,7 +26,7 @@ from solver.lengths_document import LengthsDocument
 from solver.options import SolveOptions
 from solver.plan_figures import build_document
 from solver.report.naming import chunks_text, experts_text, shards_text
-from solver.result import Result, Status
+from solver.result import Answer, Evaluation, Result, Status, by_saving
 from solver.search.driver import solve
 from solver.search.progress import Report
 from solver.verify import Effort, verify_document

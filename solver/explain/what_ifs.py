@@ -19,10 +19,9 @@ from formulations.plan import Configuration, Plan, Replica
 from formulations.space import PlanSpace
 from formulations.space.configurations import recompute_ways
 from formulations.space.launch import obstacles, recomputed_blocks, widened
-from solver.comparison import Answer
 from solver.interrupt import Deadline
 from solver.options import SolveOptions
-from solver.result import Status, longest_step_ns, objective_weight
+from solver.result import Answer, Status, longest_step_ns, objective_weight
 from solver.search.driver import solve
 from solver.simulate import step_time_ns
 

@@ -8,7 +8,6 @@ from rich.console import RenderableType
 
 from formulations.instance.targets import TARGETS
 from formulations.units import seconds
-from solver.comparison import Answer, Comparison, Evaluation, Finding, Shortlist, by_saving
 from solver.document import PlanDocument
 from solver.plan_figures import costs_of
 from solver.report.assumptions import calibration_lines
@@ -18,7 +17,16 @@ from solver.report.naming import DEGREES, degrees_line, one_line
 from solver.report.quantities import counted, money, percent, significant, size_text, time_text
 from solver.report.stages import alike, all_stages, memory_table, placed, stage_table, tightest
 from solver.report.text import batches_text, config_text, figures, heading_lines, second_best_lines
-from solver.result import Result, Status
+from solver.result import (
+    Answer,
+    Comparison,
+    Evaluation,
+    Finding,
+    Result,
+    Shortlist,
+    Status,
+    by_saving,
+)
 from solver.simulate import simulate_step
 
 _HOUR_NS = 3600e9

@@ -16,7 +16,7 @@ from formulations.plan import Plan
 from formulations.switching.shards import Slice
 from formulations.units import seconds
 from solver.lengths.dispatch import dispatch_group
-from solver.lengths_document import LengthsDocument
+from solver.lengths_document import LengthsDocument, SwitchDocument
 from solver.report.html.page import section, sections_page
 from solver.report.layout import Grid, Labelled, Lines, table_of
 from solver.report.naming import shards_text, tensor_text
@@ -29,7 +29,6 @@ from solver.report.quantities import (
     time_text,
     time_unit,
 )
-from solver.switch_document import SwitchDocument
 
 #: Of sequences of so many tokens the rows are shown.
 SHOWN = (1024, 4096, 32768)

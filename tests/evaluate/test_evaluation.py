@@ -2,10 +2,10 @@
 
 import pytest
 
-from solver.comparison import Evaluation
 from solver.evaluate.evaluation import compared, predicted
-from solver.evaluate.read import read_run
+from solver.evaluate.run_plan import read_run
 from solver.options import SolveOptions
+from solver.result import Evaluation
 from tests.export_cases import instance_of
 from tests.recorded import Cases, recorded
 

@@ -7,12 +7,12 @@ import pytest
 from formulations.instance import Instance
 from formulations.instance.load import load_instance, parse_instance
 from formulations.plan import Plan
-from solver.comparison import Answer
 from solver.evaluate.evaluation import checked
 from solver.evaluate.run_plan import judged
 from solver.explain.what_ifs import answers, kept, what_ifs
 from solver.options import SolveOptions
 from solver.report.compared import gain_text
+from solver.result import Answer
 from solver.search.driver import solve
 from tests.conftest import present, text_of
 from tests.recorded import Cases, digest, recorded

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from formulations.errors import PlanError
-from solver.evaluate.read import order_beside
+from solver.evaluate.run_plan import order_beside
 from solver.export import megatron
 from solver.export.job import HOSTS, Job, host_names, name_clash
 from solver.export.registry import EXPORTERS

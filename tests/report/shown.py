@@ -22,7 +22,6 @@ from formulations.instance.catalogue import gpu_catalogue
 from formulations.instance.huggingface import sizes_from_config
 from formulations.instance.transformer import build_workload
 from solver.clusters.front import Measure
-from solver.comparison import Answer, Comparison, Evaluation, Finding
 from solver.document import PlanDocument
 from solver.files import sealed
 from solver.fleet_document import FleetDocument
@@ -52,7 +51,17 @@ from solver.report.lengths import lengths_page, step_text, switch_page, switch_t
 from solver.report.replay import draw_replays, replay_json, replay_text
 from solver.report.step import chrome_trace, timeline_data
 from solver.report.text import chain_text, plan_text, solution_text
-from solver.result import Infeasibility, Moment, OtherTarget, Status, Termination
+from solver.result import (
+    Answer,
+    Comparison,
+    Evaluation,
+    Finding,
+    Infeasibility,
+    Moment,
+    OtherTarget,
+    Status,
+    Termination,
+)
 from solver.simulate import Step, simulate_step
 from tests.certified_cases import CASES
 from tests.conftest import ROOT
