@@ -20,18 +20,8 @@ from pydantic import Field
 
 from formulations.instance import Cluster, Instance, Workload
 from formulations.instance.record import Index, Line, Seconds
+from formulations.lengths import tour as tours
 from formulations.lengths.problem import Mixed, Moves, Order
-from formulations.lengths.tour import (
-    Group,
-    GroupFigures,
-    Hop,
-    Single,
-    Tour,
-    best_single,
-    group_figures,
-    hops,
-    step_ns,
-)
 from formulations.plan import Plan
 from formulations.switching.shards import Kind, SliceClass
 from formulations.switching.switch import Line as Channel
@@ -114,9 +104,9 @@ class LengthsDocument(Envelope):
     step_time_s: Seconds
     lower_bound_s: Seconds
     gap: float
-    single: Single | None
-    groups: tuple[GroupFigures, ...] = Field(min_length=1)
-    switches: tuple[Hop, ...]
+    single: tours.Single | None
+    groups: tuple[tours.GroupFigures, ...] = Field(min_length=1)
+    switches: tuple[tours.Hop, ...]
     problem: Mixed
     above: tuple[Annotated[float, Field(ge=0, le=1e6)], ...]
     instance: Instance | None
@@ -124,19 +114,21 @@ class LengthsDocument(Envelope):
     switch_plans: tuple[SwitchDocument, ...]
 
     @property
-    def tour(self) -> Tour:
+    def tour(self) -> tours.Tour:
         """The groups of the step, without their figures."""
-        return Tour(self.anchor, tuple(Group(group.strategy, group.atoms) for group in self.groups))
+        return tours.Tour(
+            self.anchor, tuple(tours.Group(group.strategy, group.atoms) for group in self.groups)
+        )
 
 
-def step_figures(mixed: Mixed, tour: Tour) -> dict[str, Any] | None:
+def step_figures(mixed: Mixed, tour: tours.Tour) -> dict[str, Any] | None:
     """The fields of a file that follow from problem and tour; None for a step that cannot be."""
-    total_ns = step_ns(mixed, tour)
+    total_ns = tours.step_ns(mixed, tour)
     if total_ns is None:
         return None
     return {
-        "groups": tuple(group_figures(mixed, tour)),
-        "switches": tuple(hops(mixed.switching, tour)),
+        "groups": tuple(tours.group_figures(mixed, tour)),
+        "switches": tuple(tours.hops(mixed.switching, tour)),
         "step_time_s": seconds(total_ns),
-        "single": best_single(mixed),
+        "single": tours.best_single(mixed),
     }

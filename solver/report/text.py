@@ -15,36 +15,10 @@ from formulations.plan import Configuration, num_gpus
 from formulations.space.launch import able
 from solver.document import PlanDocument
 from solver.plan_figures import costs_of, plan_of
-from solver.report.assumptions import (
-    assumptions,
-    calibration_lines,
-    error_text,
-    evidence_lines,
-    flash_warning,
-    renting_lines,
-)
+from solver.report import assumptions, naming, stages
 from solver.report.critical import busy_share, summary
 from solver.report.layout import Labelled, Lines, spaced
-from solver.report.naming import (
-    by_group,
-    chunks_text,
-    degrees_of,
-    experts_text,
-    layers_text,
-    one_line,
-    shards_text,
-    tensor_text,
-)
 from solver.report.quantities import counted, money, node_ranges, percent, significant, time_text
-from solver.report.stages import (
-    all_stages,
-    memory_table,
-    placement_table,
-    stage_table,
-    tightest,
-    traffic_table,
-    zone_lines,
-)
 from solver.report.step import text_timeline
 from solver.result import Infeasibility, OtherTarget, Reason
 from solver.simulate import Step, simulate_step
@@ -111,7 +85,7 @@ def chain_text(workload: Workload) -> str:
         kinds = Counter(layer.kind for layer in workload.layers)
         return ", ".join(f"{count} {kind}" for kind, count in kinds.items())
     runs = groupby(enumerate(workload.layers), key=lambda item: item[1].kind)
-    named = ((layers_text(workload, (n for n, _ in layers)), kind) for kind, layers in runs)
+    named = ((naming.layers_text(workload, (n for n, _ in layers)), kind) for kind, layers in runs)
     return ", ".join(f"{layers} {kind}" for layers, kind in named)
 
 
@@ -135,20 +109,20 @@ def lengths_lines(instance: Instance) -> Lines:
 
 def config_text(document: PlanDocument, config: Configuration) -> str:
     """Degrees and memory strategy in words."""
-    ways = {stage.recomputed.way for stage in all_stages(document)}
+    ways = {stage.recomputed.way for stage in stages.all_stages(document)}
     recompute = "recomputation where memory asks for it"
     if len(ways) == 1:
         recompute = _RECOMPUTED[ways.pop()]
-    degrees = degrees_of(document)
+    degrees = naming.degrees_of(document)
     splits = document.instance.splits_sequence
     split = ", sequence parallel" * any(splits(group.tp) for group in degrees if group.tp > 1)
-    zero = f", {shards_text(config)}" if config.zero else ""
-    chunks = f", {chunks_text(config)}," if config.vpp > 1 else ""
+    zero = f", {naming.shards_text(config)}" if config.zero else ""
+    chunks = f", {naming.chunks_text(config)}," if config.vpp > 1 else ""
     context = f" x context {config.cp}" if config.cp > 1 else ""
-    experts = f", {experts_text(config)}" if config.has_expert_grid else ""
-    gpus = counted(num_gpus(document.instance, config), "GPU")
+    experts = f", {naming.experts_text(config)}" if config.has_expert_grid else ""
+    gpus, tensor = counted(num_gpus(document.instance, config), "GPU"), naming.tensor_text(degrees)
     return (
-        f"tensor {tensor_text(degrees)}{context} x data {config.dp} x pipeline {config.pp}{chunks} "
+        f"tensor {tensor}{context} x data {config.dp} x pipeline {config.pp}{chunks} "
         f"on {gpus}{experts}, {recompute}{split}{zero}"
     )
 
@@ -175,7 +149,7 @@ def heading_lines(document: PlanDocument) -> Lines:
     ]
     if config is not None:
         lines += [("plan", config_text(document, config)), ("", batches_text(document, config))]
-        degrees = by_group(document.instance, config)
+        degrees = naming.by_group(document.instance, config)
         lines += [("degrees", degrees)] if degrees else []
     return lines
 
@@ -238,7 +212,7 @@ def figures(document: PlanDocument) -> Lines:
     per_gpu = significant((document.model_flop_per_s_per_gpu or 0.0) / 1e12)
     mfu = f"MFU {percent(document.mfu or 0.0)} of the dense {workload.precision} peaks"
     tokens = significant(rate * workload.sequence_length)
-    if error := error_text(document):
+    if error := assumptions.error_text(document):
         step += f"; {'error ' * (document.instance.calibration is not None)}{error[0]}"
     lines = [
         ("step time", step),
@@ -257,17 +231,17 @@ def figures(document: PlanDocument) -> Lines:
     idle = node_ranges(document.idle_nodes)
     return [
         *lines,
-        *renting_lines(document),
-        ("memory", tightest(document)),
+        *assumptions.renting_lines(document),
+        ("memory", stages.tightest(document)),
         ("layout", f"{names} can run it"),
         ("rounding", f"at most {rounding} of the step time"),
         ("GPUs", f"compute {busy} of the time, traffic in layers included; layer times: {sources}"),
         *([("idle", idle)] if idle else []),
-        *zone_lines(document),
-        *evidence_lines(document),
-        *calibration_lines(document),
-        *assumptions(document.instance, config, degrees_of(document)),
-        *flash_warning(document.instance, config),
+        *stages.zone_lines(document),
+        *assumptions.evidence_lines(document),
+        *assumptions.calibration_lines(document),
+        *assumptions.assumptions(document.instance, config, naming.degrees_of(document)),
+        *assumptions.flash_warning(document.instance, config),
     ]
 
 
@@ -280,7 +254,9 @@ def second_best_lines(document: PlanDocument) -> Lines:
     bar = f"within the error bar of {100 * error.bar:.2g} %"
     if second.config and second.behind is not None and second.behind <= error.bar:
         behind = f"{time_text(second.step_time_s or 0.0)}, {percent(second.behind)} {slower}"
-        told = f"{one_line(second.config)}: {behind}, {bar}; `shortlist` picks what to measure"
+        told = (
+            f"{naming.one_line(second.config)}: {behind}, {bar}; `shortlist` picks what to measure"
+        )
     elif second.at_least is not None and second.at_least > error.bar:
         told = (
             f"none {bar}: any other configuration is at least {percent(second.at_least)} {slower}"
@@ -291,7 +267,7 @@ def second_best_lines(document: PlanDocument) -> Lines:
 
 
 def _table_note(document: PlanDocument) -> str:
-    split = any(stage.weight_gradient_s for stage in all_stages(document))
+    split = any(stage.weight_gradient_s for stage in stages.all_stages(document))
     weights = " (weights: the part of backward that is put off)" if split else ""
     return f"stages; times per micro-batch{weights}, memory per GPU"
 
@@ -318,7 +294,7 @@ def solution_text(
     if document.config is not None:
         if details:
             lines += summary(document, simulate_step(costs_of(document)))
-        grid = stage_table(document)
+        grid = stages.stage_table(document)
         if len(grid.rows) > _MOST_ROWS and not details:
             between = ["...", *[""] * (len(grid.rows[0]) - 1)]
             half = _MOST_ROWS // 2
@@ -339,10 +315,10 @@ def plan_text(document: PlanDocument, step: Step, *, details: bool = False) -> l
     lines, more = figures(document) + outcome(document), [("more", "--details")] * (not details)
     return spaced(
         [Labelled(heading_lines(document))],
-        [_table_note(document), stage_table(document)],
-        ["memory per GPU", memory_table(document)],
-        [traffic, traffic_table(document)],
-        [placement_table(document)],
+        [_table_note(document), stages.stage_table(document)],
+        ["memory per GPU", stages.memory_table(document)],
+        [traffic, stages.traffic_table(document)],
+        [stages.placement_table(document)],
         [text_timeline(document, step)],
         [Labelled(_asked([*lines, *more], details))],
     )
