@@ -236,12 +236,6 @@ RANKS, HOSTS = "ranks.csv", "hosts.txt"
 #: PyTorch multiplies fp32 matrices in fp32 unless told (its notes, "CUDA environment variables").
 _TF32 = "export TORCH_ALLOW_TF32_CUBLAS_OVERRIDE=1\n"
 
-_CASE = """\
-  {host.name}|{place})  # {host.gpu_type}, ranks {host.first_rank}-{last}
-    export CUDA_VISIBLE_DEVICES={gpus}{more}
-    torchrun --nnodes {nnodes} --node-rank {place} --nproc-per-node {nproc} \
---master-addr "$master" --master-port "$port" {command} ;;"""
-
 
 def launcher_files(
     job: Job,
@@ -259,7 +253,7 @@ def launcher_files(
     """
     hosts, more = job.hosts, exports or {}
     cases = [
-        _CASE.format(
+        template("torchrun_host.sh").format(
             host=host,
             place=place,
             last=host.first_rank + len(host.gpus) - 1,
@@ -275,7 +269,7 @@ def launcher_files(
         usage=usage,
         master=hosts[0].name,
         setup=_TF32 * (job.instance.workload.precision == "tf32") + setup,
-        cases="\n".join(cases),
+        cases="".join(cases).rstrip("\n"),
         names=", ".join(host.name for host in hosts),
     )
     slurm = template(SLURM).format(job=word(job.instance.name), nnodes=len(hosts), usage=usage)
