@@ -18,13 +18,13 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from importlib import resources
 from itertools import groupby
 from typing import NamedTuple
 
 from formulations.instance import Cluster, Instance
 from formulations.instance.workload import Recompute
 from formulations.plan import Configuration, Degrees, Group, Plan, Recomputed
+from solver.files import beside
 
 Place = tuple[str, int]  #: host, index of a GPU there
 
@@ -215,8 +215,7 @@ IMPORTABLE = 'export PYTHONPATH="$here${PYTHONPATH:+:$PYTHONPATH}"'
 
 def template(file: str) -> str:
     """The text of an exported file, in which braces stand for what a plan decides."""
-    path = resources.files("solver.export").joinpath("templates", f"{file}.txt")
-    return path.read_text(encoding="utf-8")
+    return beside("solver.export", f"templates/{file}.txt")
 
 
 def assignments(text: str) -> Iterator[tuple[str, ast.expr, int]]:

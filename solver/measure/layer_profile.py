@@ -9,7 +9,6 @@ import json
 import platform
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from importlib import resources
 from statistics import median
 from time import perf_counter
 
@@ -21,6 +20,7 @@ from formulations.errors import InstanceError, PlannerError
 from formulations.instance.sizes import TransformerSizes
 from formulations.instance.transformer import Architecture
 from formulations.instance.workload import FLASH_PRECISIONS, Precision
+from solver.files import beside
 from solver.measure.calibration import Kernels
 from solver.measure.corrected import curves
 from solver.measure.torch_layers import layers
@@ -214,8 +214,7 @@ def profile_text(
         memory = torch.cuda.get_device_properties(device).total_memory / MIB
         hardware = f"{torch.cuda.get_device_name(device)}, {memory:.0f} MiB"
         versions += f", CUDA {torch.version.cuda}, cuDNN {torch.backends.cudnn.version()}"
-    path = resources.files("solver.measure").joinpath("profile.yaml.txt")
-    return path.read_text(encoding="utf-8").format(
+    return beside("solver.measure", "profile.yaml.txt").format(
         wanted=wanted,
         source=json.dumps(source),
         hardware=json.dumps(hardware),

@@ -8,9 +8,7 @@ from itertools import groupby
 from rich.console import RenderableType
 
 from formulations.instance import Instance, Workload
-from formulations.instance.search import DegreesPer, ScheduleName
 from formulations.instance.targets import TARGETS
-from formulations.instance.workload import Recompute
 from formulations.plan import Configuration, num_gpus
 from formulations.space.launch import able
 from solver.document import PlanDocument
@@ -18,36 +16,12 @@ from solver.plan_figures import costs_of, plan_of
 from solver.report import assumptions, naming, stages
 from solver.report.critical import busy_share, summary
 from solver.report.layout import Labelled, Lines, spaced
+from solver.report.naming import WORDS
 from solver.report.quantities import counted, money, node_ranges, percent, significant, time_text
 from solver.report.step import text_timeline
-from solver.result import Infeasibility, OtherTarget, Reason
+from solver.result import Infeasibility, OtherTarget
 from solver.simulate import Step, simulate_step
 
-_RECOMPUTED: dict[Recompute, str] = {
-    "none": "no recomputation",
-    "selective": "selective recomputation",
-    "per_op": "recomputation per operator",
-    "full": "full recomputation",
-}
-_STATUS = {
-    "optimal": "optimal for {}: proved that no plan is better",
-    "feasible": "feasible: a plan, not proved to be the best",
-    "infeasible": "infeasible: proved that there is no plan for {}",
-    "unknown": "unknown: no plan found, and no proof that there is none",
-}
-_TERMINATION = {
-    "closed": "every configuration is closed",
-    "time_limit": "the time limit was reached",
-    "interrupted": "interrupted",
-    "unfinished": "some configurations could not be closed",
-    "heuristic": "a heuristic, which proves nothing",
-    "given": "the plan was given",
-}
-_DEGREES: dict[DegreesPer, str] = {
-    "uniform": "uniform degrees",
-    "per_group": "degrees per node group",
-    "per_stage": "degrees per stage",
-}
 _MOST_RUNS = 8  # of equal layers that are listed one by one
 _MOST_ROWS = 12  # of a table of stages that is shown whole without `--details`
 #: Lines that are printed without `--details`.
@@ -55,27 +29,6 @@ _SHORT = {
     *("workload", "lengths", "cluster", "plan", "degrees", "step time", "throughput", "money"),
     *("rented", "useful", "memory", "layout", "idle", "status", "second best", "considered"),
     *("not met", "would help", "warning", "more"),
-}
-_CLOSED: dict[Reason, str] = {
-    "infeasible": "without a plan",
-    "bounded": "ruled out by bounds",
-    "solved": "searched",
-    "open": "open",
-}
-_SCHEDULES: dict[ScheduleName, str] = {
-    "1f1b": "1F1B",
-    "gpipe": "GPipe",
-    "interleaved": "interleaved 1F1B",
-    "zb-h1": "ZB-H1",
-}
-_SOURCES = {
-    "measured": "measured",
-    "interpolated": "interpolated between measurements",
-    "scaled": "scaled beyond the measured micro-batch sizes",
-    "analytic": "analytic model",
-    "measured_layers": "analytic model, as layers of this size measured on this GPU type",
-    "near_measured_layers": "analytic model, interpolated from layers measured on this GPU type",
-    "corrected": "corrected by measured steps",
 }
 
 
@@ -112,7 +65,7 @@ def config_text(document: PlanDocument, config: Configuration) -> str:
     ways = {stage.recomputed.way for stage in stages.all_stages(document)}
     recompute = "recomputation where memory asks for it"
     if len(ways) == 1:
-        recompute = _RECOMPUTED[ways.pop()]
+        recompute = WORDS["recompute"][ways.pop()]
     degrees = naming.degrees_of(document)
     splits = document.instance.splits_sequence
     split = ", sequence parallel" * any(splits(group.tp) for group in degrees if group.tp > 1)
@@ -132,7 +85,7 @@ def batches_text(document: PlanDocument, config: Configuration) -> str:
     counts = [replica.micro_batches for replica in document.replicas]
     fewer = f"{min(counts):,} to " if min(counts) < max(counts) else ""
     size = counted(config.micro_batch, "sequence")
-    schedule = f"{_SCHEDULES[config.schedule]} schedule"
+    schedule = f"{WORDS['schedule'][config.schedule]} schedule"
     return f"{fewer}{counted(max(counts), 'micro-batch')} of {size} per replica, {schedule}"
 
 
@@ -157,7 +110,7 @@ def heading_lines(document: PlanDocument) -> Lines:
 def outcome(document: PlanDocument, others: Sequence[OtherTarget] = ()) -> Lines:
     """Status, bound, gap, what other targets may bring, and what the search did."""
     target, asked = TARGETS[document.target].name, document.requested_gap
-    proof = [_STATUS[document.status].format(target)]
+    proof = [WORDS["status"][document.status].format(target)]
     if document.status == "optimal" and asked:
         proof = [f"optimal for {target}: proved within the {percent(asked)} asked for"]
     if document.gap is not None:
@@ -168,7 +121,7 @@ def outcome(document: PlanDocument, others: Sequence[OtherTarget] = ()) -> Lines
     # What all plans of the plan space have in common, and who can launch them
     search = document.instance.search
     alike = ", recomputation alike in all stages" * (search.recompute_per == "plan")
-    space = f"{_DEGREES[search.degrees]}, {search.micro_batches} micro-batches{alike}"
+    space = f"{WORDS['degrees'][search.degrees]}, {search.micro_batches} micro-batches{alike}"
     lines = [
         ("plan space", f"{TARGETS[search.target].name}, {space}"),
         ("status", ", ".join(proof)),
@@ -192,13 +145,15 @@ def outcome(document: PlanDocument, others: Sequence[OtherTarget] = ()) -> Lines
     # What closed the configurations
     if document.closed_configs:
         reasons = Counter(record.reason for record in document.closed_configs)
-        counts = [f"{reasons[name]:,} {text}" for name, text in _CLOSED.items() if reasons[name]]
+        counts = [
+            f"{reasons[name]:,} {text}" for name, text in WORDS["closed"].items() if reasons[name]
+        ]
         total = counted(len(document.closed_configs), "configuration")
         lines.append(("considered", ", ".join([total, *counts])))
     if closed_by := document.configs.closed_by.items():
         lines.append(("closed by", ", ".join(f"{name} {count:,}" for name, count in closed_by)))
     runtime = significant(document.runtime_s, 3)
-    ended = _TERMINATION[document.termination]
+    ended = WORDS["termination"][document.termination].format("configuration")
     return [*lines, ("search", f"{document.method}, {runtime} s, {ended}")]
 
 
@@ -227,7 +182,7 @@ def figures(document: PlanDocument) -> Lines:
     launchers = [TARGETS[target].name for target in able(document.instance, plan_of(document))]
     names = ", ".join(launchers) or "no launch target that is known"
     busy = percent(busy_share(document))
-    sources = ", ".join(_SOURCES[source] for source in document.time_sources)
+    sources = ", ".join(WORDS["layer_times"][source] for source in document.time_sources)
     idle = node_ranges(document.idle_nodes)
     return [
         *lines,

@@ -6,7 +6,6 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from importlib import resources
 from itertools import pairwise
 from pathlib import Path
 from typing import get_args
@@ -18,6 +17,7 @@ from formulations.instance.machines import GpuFile, GpuType, gpu_type
 from formulations.instance.record import MOST_GPUS, shown
 from formulations.instance.validation import validated
 from formulations.instance.workload import Precision
+from solver.files import beside
 
 _MACHINES = re.compile(r"(?:(\d{1,6})x)?(\d{1,3})x([A-Za-z][\w .-]*?)(?:@(.+))?")
 ALLOWED = 'NODESxGPUSxTYPE[@NETWORK], such as 4x8xH100 or "2x4xRTX-3090@10 Gbit/s"'
@@ -280,8 +280,7 @@ def instance_text(
             assumed = f"assumed, as {owner}; or such as 400 Gbit/s"
             lines.append(f"      inter_node: {network}  # {assumed}")
         lines.append("      # price: 30 USD/h  # of one node")
-    path = resources.files("solver.setup").joinpath("instance.yaml.txt")
-    return path.read_text(encoding="utf-8").format(
+    return beside("solver.setup", "instance.yaml.txt").format(
         name=json.dumps(name),
         origin=origin,
         training=training,
