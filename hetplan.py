@@ -25,21 +25,18 @@ if TYPE_CHECKING:
 
     from formulations.instance import Instance as Resolved
     from formulations.instance.instance import Family
-    from solver.comparison import Answer
-    from solver.comparison import Evaluation as Judged
-    from solver.comparison import Shortlist as Chosen
     from solver.document import PlanDocument
     from solver.files import Envelope
     from solver.fleet_document import FleetDocument
     from solver.fleets.designs import TemplatesDocument
     from solver.fleets.distribution import Distribution
     from solver.front_document import FrontDocument
-    from solver.lengths_document import LengthsDocument
+    from solver.lengths_document import LengthsDocument, SwitchDocument
     from solver.measure.corrected import Corrected
     from solver.options import ExportTarget, Method
-    from solver.result import Infeasibility, OtherTarget, Result
-    from solver.simulate import Step
-    from solver.switch_document import SwitchDocument
+    from solver.result import Answer, Infeasibility, OtherTarget, Result
+    from solver.result import Evaluation as Judged
+    from solver.result import Shortlist as Chosen
     from solver.verify import Verification
 
 __all__ = [
@@ -288,14 +285,6 @@ class Solution(_Stored):
         return super()._repr_html_() + frame
 
 
-def _step(document: "PlanDocument") -> "Step":
-    """One simulated step of a plan."""
-    from solver.plan_figures import costs_of
-    from solver.simulate import simulate_step
-
-    return simulate_step(costs_of(document))
-
-
 def _words(config: Any) -> str:
     """Degrees of a configuration, in short."""
     from solver.report.naming import one_line
@@ -445,8 +434,7 @@ class Evaluation(_Shown):
         """What `evaluate` prints."""
         from solver.report.compared import evaluation_text
 
-        document = self.solution.document
-        return _drawn(evaluation_text(document, _step(document), self.judged))
+        return _drawn(evaluation_text(self.solution.document, self.judged))
 
     def to_dict(self) -> dict[str, object]:
         """What `evaluate --json` prints."""
@@ -469,8 +457,7 @@ class Explanation(_Shown):
         """What `explain` prints."""
         from solver.report.compared import explanation
 
-        document = self.solution.document
-        return _drawn(explanation(document, _step(document), self.changes))
+        return _drawn(explanation(self.solution.document, self.changes))
 
 
 @dataclass(frozen=True)
@@ -628,9 +615,8 @@ def evaluate(
     plan; 0: it is not looked for.
     """
     from solver.evaluate.evaluation import compared, predicted
-    from solver.evaluate.read import read_run
+    from solver.evaluate.run_plan import read_run
     from solver.options import SolveOptions
-    from solver.search.driver import solve as search
 
     problem = _problem(instance)
     flags = None if megatron is None else Path(megatron)
@@ -638,7 +624,7 @@ def evaluate(
     document, judged = predicted(run)
     if time_limit_s:
         options = SolveOptions(time_limit_s=time_limit_s, gap=gap, workers=workers)
-        judged = compared(run, judged, options, search)
+        judged = compared(run, judged, options)
     return Evaluation(Solution(document), judged)
 
 

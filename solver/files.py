@@ -7,13 +7,14 @@ others in canonical form, so that none can be changed unnoticed.
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
+from importlib import resources
 from pathlib import Path
 from typing import Any, ClassVar, Self, TypeVar, get_args
 
 from pydantic import ValidationError
 
 from formulations.errors import PlanError
-from formulations.instance.documents import json_document, parse_json, read_text
+from formulations.instance.documents import json_document, parse_document, parse_json, read_text
 from formulations.instance.record import Line, Name, Record, shown
 from formulations.instance.validation import problem, written_kind
 
@@ -98,6 +99,16 @@ def joined_names(kinds: Sequence[str]) -> str:
     """Such as "a plan, front or lengths file"."""
     *first, last = kinds
     return f"a {', '.join(first)} or {last} file" if first else f"a {last} file"
+
+
+def beside(package: str, name: str) -> str:
+    """The text of a file that stands beside the code of a package, such as a template."""
+    return resources.files(package).joinpath(name).read_text(encoding="utf-8")
+
+
+def table_beside(package: str, name: str) -> Any:
+    """The same of YAML, as a table."""
+    return parse_document(beside(package, name), name).value
 
 
 def canonical_json(fields: dict[str, Any]) -> str:

@@ -13,9 +13,9 @@ from formulations.lengths.problem import Moves
 from formulations.switching.shards import Layout
 from formulations.switching.switch import Switch, switch_of
 from solver.document import PlanDocument
+from solver.lengths_document import SwitchDocument
 from solver.options import SolveOptions
 from solver.plan_figures import build_document
-from solver.switch_document import SwitchDocument
 from solver.switching.quickest import switch_document
 from tests.hand_made import result_of, uniform_plans
 from tests.random_configs import zoned

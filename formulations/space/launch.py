@@ -159,12 +159,6 @@ def zero_choices(instance: Instance, config: Configuration) -> list[ZeroStage]:
     return stages if demands.copied else stages[:1]
 
 
-SHARD_GROUPS = (
-    "1, or with ZeRO a divisor whose groups, of two replicas or more, fill equal nodes or share"
-    " one; without shared experts"
-)
-
-
 def instance_choices(instance: Instance, config: Configuration) -> Iterator[int]:
     """Shard groups that a config may have: its `optimizer_instances`.
 

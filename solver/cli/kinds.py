@@ -16,7 +16,7 @@ from solver.document import PlanDocument
 from solver.files import Envelope, joined_names, read_one_of, to_json
 from solver.fleet_document import FleetDocument
 from solver.front_document import FrontDocument
-from solver.lengths_document import LengthsDocument
+from solver.lengths_document import LengthsDocument, SwitchDocument
 from solver.plan_figures import costs_of
 from solver.report.front import front_report
 from solver.report.front_picture import front_page, front_picture
@@ -25,7 +25,6 @@ from solver.report.lengths import lengths_page, step_text, switch_page, switch_t
 from solver.report.step import chrome_trace
 from solver.report.text import plan_text
 from solver.simulate import Step, simulate_step
-from solver.switch_document import SwitchDocument
 
 if TYPE_CHECKING:
     from formulations.instance.instance import Family

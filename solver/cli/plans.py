@@ -182,18 +182,14 @@ def explain_command(
     """
     from solver.explain.what_ifs import answers
     from solver.options import SolveOptions
-    from solver.plan_figures import costs_of, plan_of
+    from solver.plan_figures import plan_of
     from solver.report.compared import answers_json, explanation
-    from solver.simulate import simulate_step
 
     document = checked_plan(plan)
-    step = simulate_step(costs_of(document))
     options = SolveOptions(time_limit_s=time_limit, gap=gap, workers=workers or all_cores())
     with steps_display("changes solved") as tell:
         changes = list(answers(document.instance, plan_of(document), options, tell))
-    print_either(
-        as_json, lambda: answers_json(changes), lambda: explanation(document, step, changes)
-    )
+    print_either(as_json, lambda: answers_json(changes), lambda: explanation(document, changes))
 
 
 def switch_command(

@@ -58,9 +58,9 @@ def init_command(
     from formulations.instance.load import parse_instance
     from formulations.instance.targets import TARGETS
     from solver.report.text import cluster_text
-    from solver.setup import machines as setup
+    from solver.setup import first_instance as setup
+    from solver.setup.first_instance import WIDEST, Training, instance_text
     from solver.setup.offers import with_prices
-    from solver.setup.written import WIDEST, Training, instance_text
 
     check_writable(out)
     if out.exists() and not force:
@@ -181,7 +181,7 @@ def profile_command(
     from formulations.instance.load import check_profile
     from solver.measure import layer_profile as measuring
     from solver.report.quantities import time_text
-    from solver.setup.machines import catalogue_name
+    from solver.setup.first_instance import catalogue_name
 
     described = _model(model, "--model")
     sizes = measuring.buildable(described.architecture, f"--model {model}")

@@ -165,12 +165,9 @@ def evaluate_command(
     """
     from formulations.instance.load import load_instance
     from solver.evaluate.evaluation import compared, predicted
-    from solver.evaluate.read import read_run
+    from solver.evaluate.run_plan import read_run
     from solver.files import to_json
-    from solver.plan_figures import costs_of
     from solver.report.compared import evaluation_json, evaluation_text
-    from solver.search.driver import solve
-    from solver.simulate import simulate_step
 
     check_writable(out, keep=(instance, megatron, torchtitan))
     run = read_run(load_instance(instance), megatron, torchtitan, degrees, order)
@@ -180,13 +177,11 @@ def evaluate_command(
     if time_limit:
         options = SolveOptions(time_limit_s=time_limit, gap=gap, workers=workers or all_cores())
         with progress_display() as progress:
-            evaluation = compared(
-                run, evaluation, options, lambda space, how: solve(space, how, progress)
-            )
+            evaluation = compared(run, evaluation, options, progress)
     print_either(
         as_json,
         lambda: evaluation_json(document, evaluation),
-        lambda: evaluation_text(document, simulate_step(costs_of(document)), evaluation),
+        lambda: evaluation_text(document, evaluation),
     )
     if out is not None and evaluation.broken:
         broken = evaluation.broken[0]

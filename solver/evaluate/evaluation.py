@@ -4,7 +4,7 @@ Each decision of the best plan is put into the plan that is run, alone: what bri
 """
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import groupby, pairwise
@@ -17,7 +17,6 @@ from formulations.lengths.row_times import instance_of_rows
 from formulations.plan import Configuration, Plan, simulable
 from formulations.space import PlanSpace
 from formulations.units import seconds
-from solver.comparison import Answer, Evaluation
 from solver.document import PlanDocument
 from solver.evaluate.launched import block_boundaries
 from solver.evaluate.run_plan import Planned, judged, settled
@@ -29,10 +28,10 @@ from solver.lengths_document import LengthsDocument
 from solver.options import SolveOptions
 from solver.plan_figures import build_document
 from solver.report.naming import chunks_text, experts_text, shards_text
-from solver.result import Result, Status
+from solver.result import Answer, Evaluation, Result, Status, by_saving
+from solver.search.driver import solve
+from solver.search.progress import Report
 from solver.verify import Effort, verify_document
-
-Solve = Callable[[Instance, SolveOptions], Result]
 
 
 def predicted(planned: Planned) -> tuple[PlanDocument, Evaluation]:
@@ -46,19 +45,25 @@ def predicted(planned: Planned) -> tuple[PlanDocument, Evaluation]:
 
 
 def compared(
-    planned: Planned, alone: Evaluation, options: SolveOptions, solve: Solve
+    planned: Planned, alone: Evaluation, options: SolveOptions, progress: Report | None = None
 ) -> Evaluation:
-    """The same with the best plan in the run's settings, and what each decision would bring."""
-    best = solve(planned.instance, options)
-    changes: tuple[Answer, ...] = ()
-    settings: tuple[str, ...] = ()
-    if best.plan is not None:
-        with suppress(KeyboardInterrupt):
-            pairs = single_changes(planned, alone.objective, best.plan)
-            changes = tuple(answer for answer, _ in pairs)
-            if pairs and (changes[0].saves_at_least or 0.0) > 0:
-                settings = changed_settings(planned, pairs[0][1])
-    return Evaluation(alone.objective, alone.broken, best, changes, settings)
+    """The same with the best plan in the run's settings, and what each decision would bring.
+
+    Most saved first; what is no plan is not told, nor what Ctrl-C leaves no time for.
+    """
+    best, plans = solve(planned.instance, options, progress), dict[Answer, Plan]()
+    with suppress(KeyboardInterrupt):
+        for name, change in _changes(planned, best.plan) if best.plan is not None else ():
+            plan = _plan(change)
+            if plan is not None and plan != planned.plan:
+                plans |= _answers(name, planned.instance, plan, alone.objective)
+        if best.plan is not None and planned.instance != planned.space:
+            name = "overlap and sequence parallelism of the instance, its way to share sequences"
+            plans |= _answers(name, planned.space, planned.plan, alone.objective)
+    answers, settings = by_saving(plans), tuple[str, ...]()
+    if answers and (answers[0].saves_at_least or 0.0) > 0:
+        settings = changed_settings(planned, plans[answers[0]])
+    return Evaluation(alone.objective, alone.broken, best, tuple(answers), settings)
 
 
 def changed_settings(planned: Planned, plan: Plan) -> tuple[str, ...]:
@@ -88,27 +93,6 @@ def checked(result: Result) -> tuple[PlanDocument, tuple[str, ...], tuple[str, .
     return document, broken, tuple(problem for problem in problems if not _LIMITS.match(problem))
 
 
-def single_changes(planned: Planned, objective: float, best: Plan) -> list[tuple[Answer, Plan]]:
-    """Each decision of the best plan in the own one, most saved first; what is no plan is not told.
-
-    objective: of the own plan. Beside each answer the changed plan.
-    """
-    answers: list[tuple[Answer, Plan]] = []
-    for name, change in _changes(planned, best):
-        plan = _plan(change)
-        if plan is not None and plan != planned.plan:
-            answers += _answers(name, planned.instance, plan, objective)
-    if planned.instance != planned.space:
-        name = "overlap and sequence parallelism of the instance, its way to share sequences"
-        answers += _answers(name, planned.space, planned.plan, objective)
-
-    def order(pair: tuple[Answer, Plan]) -> tuple[bool, float]:
-        saved = pair[0].saves_at_least
-        return saved is None, -(saved or 0.0)
-
-    return sorted(answers, key=order)
-
-
 def _answers(
     name: str, instance: Instance, plan: Plan, objective: float
 ) -> Iterator[tuple[Answer, Plan]]:
@@ -125,11 +109,16 @@ def _answers(
         yield Answer(name, Status.FEASIBLE, step_s, saved, saved), plan
 
 
+#: Fields of a configuration that go together, as they fill nodes; and as they order a step.
+_DEGREES = ("degrees", "dp", "pp", "ep", "etp", "nodes_used")
+_SCHEDULING = ("schedule", "vpp", "microbatch_group")
+
+
 def _changes(planned: Planned, best: Plan) -> Iterator[tuple[str, Planned]]:
     config, target, theirs = planned.config, best.config, decisions_of(planned.space, best)
 
-    def with_fields(**fields: object) -> Planned:
-        return replace(planned, config=config.model_copy(update=fields))
+    def taking(*fields: str) -> Planned:
+        return _filled(replace(planned, config=_taking(config, target, fields)), theirs)
 
     if sorted(planned.order) == sorted(theirs.order):
         name = f"node order {_hosts(planned.space, theirs.order)}"
@@ -141,27 +130,27 @@ def _changes(planned: Planned, best: Plan) -> Iterator[tuple[str, Planned]]:
     if not target.per_stage:
         yield _with_degrees(planned, target, theirs)
     if (target.ep, target.etp) != (config.ep, config.etp):
-        yield experts_text(target), with_fields(ep=target.ep, etp=target.etp)
-    size = target.micro_batch
-    yield f"micro-batches of {size}", with_fields(micro_batch=size)
-    yield _schedule(target), _filled(with_fields(**_scheduling(target)), theirs)
+        yield experts_text(target), taking("ep", "etp")
+    yield f"micro-batches of {target.micro_batch}", taking("micro_batch")
+    yield _schedule(target), taking(*_SCHEDULING)
     ways = dict.fromkeys(stage.recomputed.way for rep in best.replicas for stage in rep.stages)
-    recomputing = replace(with_fields(recompute=target.recompute), recomputes_least=True)
+    recomputing = replace(taking("recompute"), recomputes_least=True)
     yield f"recomputation {' and '.join(ways)}", recomputing
-    shards = {"zero": target.zero, "optimizer_instances": target.optimizer_instances}
-    yield shards_text(target), with_fields(**shards)
+    yield shards_text(target), taking("zero", "optimizer_instances")
+
+
+def _taking(config: Configuration, target: Configuration, fields: Sequence[str]) -> Configuration:
+    return config.model_copy(update={name: getattr(target, name) for name in fields})
 
 
 def _with_degrees(
     planned: Planned, target: Configuration, theirs: Decisions
 ) -> tuple[str, Planned]:
-    """Degrees and nodes go together: they fill each other.
+    """Degrees and nodes of the best plan.
 
     What cannot run with them, the schedule first, then the micro-batch, is the best plan's.
     """
-    together = ("degrees", "dp", "pp", "ep", "etp", "nodes_used")
-    fields = {name: getattr(target, name) for name in together}
-    changed = planned.config.model_copy(update=fields)
+    changed = _taking(planned.config, target, _DEGREES)
     sizes = dict.fromkeys(str(degrees.tp * degrees.parts) for degrees in target.degrees_used)
     context = f" x context {target.cp}" if planned.config.cp * target.cp > 1 else ""
     name = f"tensor {' and '.join(sizes)}{context} x data {target.dp} x pipeline {target.pp}"
@@ -170,17 +159,11 @@ def _with_degrees(
     alike = target.nodes_used == planned.config.nodes_used
     order = planned.order if alike else theirs.order
     name += "" if alike else f", nodes {_hosts(planned.space, order)}"
-    if not _runs(planned, settled(planned.space, changed, planned.run.recompute)):
-        changed = changed.model_copy(update=_scheduling(target))
-        name = f"{name}, {_schedule(target)}"
-    if not _runs(planned, settled(planned.space, changed, planned.run.recompute)):
-        changed = changed.model_copy(update={"micro_batch": target.micro_batch})
-        name += f", micro-batches of {target.micro_batch}"
+    sizes_text = f"micro-batches of {target.micro_batch}"
+    for fields, text in ((_SCHEDULING, _schedule(target)), (("micro_batch",), sizes_text)):
+        if not _runs(planned, settled(planned.space, changed, planned.run.recompute)):
+            changed, name = _taking(changed, target, fields), f"{name}, {text}"
     return name, _filled(replace(planned, config=changed, order=order), theirs)
-
-
-def _scheduling(target: Configuration) -> dict[str, object]:
-    return {name: getattr(target, name) for name in ("schedule", "vpp", "microbatch_group")}
 
 
 def _schedule(target: Configuration) -> str:

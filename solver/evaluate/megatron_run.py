@@ -19,18 +19,17 @@ import shlex
 from collections.abc import Iterator
 from difflib import get_close_matches
 from enum import StrEnum
-from importlib import resources
 from itertools import accumulate
 from typing import Any, cast
 
 from formulations.errors import PlanError
 from formulations.instance import Instance
-from formulations.instance.documents import parse_document
 from formulations.instance.search import ZeroStage
 from formulations.instance.targets import ONE_STACK, chain_of
 from formulations.instance.workload import NARROW, Precision, Recompute
 from solver.evaluate.launched import Launched, Settings, Stated
 from solver.export.megatron import CONTEXT_METHODS, parsed
+from solver.files import table_beside
 
 
 class Flag(StrEnum):
@@ -91,10 +90,7 @@ class Flag(StrEnum):
     SECOND_MOMENT = "--exp-avg-sq-dtype"
 
 
-_TABLE: Any = parse_document(
-    resources.files("solver.evaluate").joinpath("megatron_flags.yaml").read_text(encoding="utf-8"),
-    "megatron_flags.yaml",
-).value
+_TABLE = table_beside("solver.evaluate", "megatron_flags.yaml")
 _OTHERS = re.compile(rf"--(no-)?({'|'.join(_TABLE['others'].split())})(-[a-z0-9-]+)?")
 
 

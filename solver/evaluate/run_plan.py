@@ -1,18 +1,23 @@
-"""The plan that a run is: its config and groups, held against the hosts, then as a plan file.
+"""From launch files, or degrees in words, to the plan that they start on the machines at hand.
 
 Its plan space is the instance's for the run's target, with choices that the instance leaves out.
+Machines stand in the order that the user says, that of the hosts file, or as listed.
 """
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from pathlib import Path
+from typing import Any
 
 from formulations.costs.plan_costs import plan_costs
 from formulations.costs.stage_costs import StageCosts
 from formulations.costs.tables import CostTables, build_tables
 from formulations.decisions import even_shares
-from formulations.errors import PlanError
+from formulations.errors import Fault, PlanError, PlannerError
 from formulations.instance import Instance
+from formulations.instance.documents import csv_rows, read_text
 from formulations.instance.record import TOO_LONG
 from formulations.instance.resolve_search import context_fault, expert_fault, expert_split_fault
 from formulations.instance.search import RECOMPUTE_WAYS
@@ -22,19 +27,20 @@ from formulations.plan import (
     GRADIENTS_SPLIT,
     Choose,
     Configuration,
-    Degrees,
     Plan,
     Recomputed,
     simulable,
     uniform_degrees,
     uniform_plan,
 )
-from formulations.schedules.interleaved import sizes_of_groups
-from formulations.space.configurations import MAX_MICRO_BATCH, expert_degrees, recompute_ways
-from formulations.space.launch import SHARD_GROUPS, instance_choices, zero_choices
-from formulations.space.slots import shares_sequences
+from formulations.space.configurations import MAX_MICRO_BATCH, PlanSpace, recompute_ways
+from formulations.space.launch import zero_choices
 from formulations.units import powers_of_two
-from solver.evaluate.launched import Launched
+from solver.evaluate import megatron_run, torchtitan_run
+from solver.evaluate.launched import Launched, run_of_degrees
+from solver.evaluate.megatron_run import read_flags
+from solver.export.job import APART, HOSTS, RANKS, Job, host_names, name_clash
+from solver.report.quantities import counted
 from solver.result import Result, SearchLog, Status, Termination, objective_weight
 from solver.simulate import step_time_ns
 
@@ -72,28 +78,11 @@ class Planned:
 def planned(instance: Instance, run: Launched, order: Sequence[int]) -> Planned:
     """The plan of a run on nodes in this order. Raises PlanError where they do not fit."""
     used = tuple(order.count(j) for j in range(len(instance.cluster.groups)))
-    if run.flash is not None and not instance.on(used).workload.flash_attention:
-        asked, where = run.flash
-        allowed = "workload.flash_attention: true in the instance"
-        if instance.fused:
-            allowed = "--order without nodes whose GPUs have none"
-        raise PlanError(where, asked, f"{allowed}, or another backend")
-    if run.recompute == "per_op" and (fault := instance.on(used).workload.per_op_fault()):
-        raise run.error("recompute", *fault)
-    dp = _replicas(instance, run, used)
-    share = _share(instance, run, used, dp)
-    if run.vpp > 1 and not sizes_of_groups(run.pp, share, [run.microbatch_group]):
-        problem = f"{run.vpp} chunks per GPU with {share} micro-batches per replica"
-        if run.microbatch_group is None:
-            raise run.error("vpp", problem, f"a multiple of the {run.pp} stages, or one chunk")
-        allowed = f"{run.pp} to {share}, with {run.pp} or more in the last group"
-        problem = f"{problem} in groups of {run.microbatch_group}"
-        raise run.error("microbatch_group", problem, allowed)
-    if run.by_replica and run.pp > 1 and dp > 1:
-        problem = f"ranks of {dp} replicas one after the other"
-        allowed = "ranks stage by stage, Megatron-LM's default, with hosts in that order"
-        raise run.error("by_replica", problem, allowed)
     space = space_of(instance, run, used)
+    nodes = zip(instance.cluster.groups, used, strict=True)
+    slots = sum(count * (group.gpus_per_node // (run.tp * run.cp)) for group, count in nodes)
+    dp = run.dp or max(1, slots // run.pp)
+    _check_run(space.on(used), run, dp)
     alike = ("ep", "etp", "pp", "micro_batch", "schedule", "vpp", "microbatch_group")
     shards = ("zero", "optimizer_instances")
     config = Configuration(
@@ -103,101 +92,85 @@ def planned(instance: Instance, run: Launched, order: Sequence[int]) -> Planned:
         nodes_used=used,
         **{name: getattr(run, name) for name in (*alike, *shards)},
     )
-    config = settled(space, config, run.recompute)
-    _check_experts(space, run, config)
-    if config.optimizer_instances not in instance_choices(space.on(used), config):
-        problem = f"{run.optimizer_instances} groups of {dp} replicas that split states (ZeRO)"
-        raise run.error("optimizer_instances", problem, SHARD_GROUPS)
-    if not simulable(space, config):
+    own = Planned(space, run, tuple(order), settled(space, config, run.recompute))
+    _check_config(own)
+    if not simulable(space, own.config):
         raise run.error("micro_batch", TOO_LONG, "larger micro-batches")
-    return Planned(space, run, tuple(order), config)
+    return own
 
 
-def _replicas(instance: Instance, run: Launched, used: Sequence[int]) -> int:
-    """Data-parallel degree on so many nodes of each group."""
-    slots, width, workload = 0, run.tp * run.cp, instance.workload
-    for group, count in zip(instance.cluster.groups, used, strict=True):
-        size = group.gpus_per_node
-        if count and size % run.tp:
-            allowed = f"a divisor of the {size} GPUs of a node of {group.name}"
-            raise run.error("tp", f"tensor groups of {run.tp} GPUs", allowed)
-        if count and not group.may_hold(run.tp, width):
-            problem = f"{run.cp} tensor groups of {run.tp} GPUs per sequence"
-            verb, node = ("divides", "a node") if group.machines == 1 else ("fills", "joined nodes")
-            allowed = f"what {verb} the {size} GPUs of {node} of {group.name}"
-            raise run.error("cp", problem, allowed)
-        slots += count * size // width
-    if workload.kv_heads % run.tp:
-        allowed = f"a divisor of the {workload.kv_heads} key and value heads"
-        raise run.error("tp", f"tensor groups of {run.tp} GPUs", allowed)
-    _check_sequences(instance.on(used), run)
-    groups = f"groups of {run.tp}" if run.cp == 1 else f"x context groups of {width}"
-    hosts = f"the {slots * width} GPUs of {sum(used)} hosts in tensor {groups}"
-    if slots % run.pp:
-        raise run.error("pp", f"{run.pp} pipeline stages", f"a divisor of {slots}: {hosts}")
-    if run.dp not in (None, slots // run.pp):
-        allowed = f"{slots // run.pp} on {hosts} and {run.pp} stages; other hosts with --order"
-        raise run.error("dp", f"{run.dp} replicas", allowed)
-    return slots // run.pp
+def _check_run(instance: Instance, run: Launched, dp: int) -> None:
+    """Raises PlanError for what no plan of a model on some nodes can be, whatever its degrees."""
+    workload, profiled = instance.workload, instance.profile is not None
+    if run.flash is not None and not workload.flash_attention:
+        asked, where = run.flash
+        allowed = "workload.flash_attention: true in the instance"
+        if instance.fused:
+            allowed = "--order without nodes whose GPUs have none"
+        raise PlanError(where, asked, f"{allowed}, or another backend")
+    search = instance.search.model_copy(update=dict(run.settings))
+    per_op, split = run.recompute == "per_op", run.settings.get("sequence_parallel")
+    pieces = f"tensor groups of {run.tp} GPUs, which split sequences"
+    tokens = f"a divisor of {workload.sequence_length} tokens, or whole sequences"
+    in_a_row = f"ranks of {dp} replicas one after the other"
+    by_stage = "ranks stage by stage, Megatron-LM's default, with hosts in that order"
+    apart = run.by_replica and run.pp > 1 and dp > 1
+    kept_whole = run.zero >= GRADIENTS_SPLIT and run.pp > 1  # gradients of several micro-batches
+    whole_experts = expert_split_fault(workload, profiled, search.sequence_parallel)
+    faults = {
+        "recompute": workload.per_op_fault() if per_op else None,
+        "tp": Fault(pieces, tokens) if split and workload.sequence_length % run.tp else None,
+        "cp": context_fault(workload, instance.cluster, profiled, run.cp),
+        "ep": expert_fault(workload, instance.cluster, profiled, run.ep),
+        "etp": whole_experts if run.etp else None,
+        "zero": Fault(f"ZeRO {run.zero} with several stages", "0 or 1") if kept_whole else None,
+        "by_replica": Fault(in_a_row, by_stage) if apart else None,
+    }
+    for name, fault in faults.items():
+        if fault:
+            raise run.error(name, *fault)
 
 
-def _check_sequences(instance: Instance, run: Launched) -> None:
-    """Raises PlanError where GPUs cannot share, or split, sequences as in the run."""
-    search, workload = instance.search.model_copy(update=dict(run.settings)), instance.workload
-    profiled, degrees = instance.profile is not None, Degrees(tp=run.tp, cp=run.cp)
-    if run.settings.get("sequence_parallel") and workload.sequence_length % run.tp:
-        problem = f"tensor groups of {run.tp} GPUs, which split sequences"
-        allowed = f"a divisor of {workload.sequence_length} tokens, or whole sequences"
-        raise run.error("tp", problem, allowed)
-    if fault := context_fault(workload, instance.cluster, profiled, run.cp):
-        raise run.error("cp", *fault)
-    if not shares_sequences(instance.model_copy(update={"search": search}), degrees):
-        problem = f"{run.cp} GPUs per sequence, by {search.context_method or 'any method'}"
-        allowed = (
-            f"degrees whose double, times tp, divides {workload.sequence_length} tokens; of an"
-            f" exchange of heads, those that with tp divide {workload.kv_heads} heads"
-        )
-        raise run.error("cp", problem, allowed)
+#: By the first of the fields of a configuration that are chosen together: what a run says of them,
+#: and what it means where it says nothing.
+_SAID: dict[str, dict[str, str]] = {
+    "degrees": {"tp": "1", "cp": "1"},
+    "dp": {"dp": "any", "pp": "1"},
+    "ep": {"ep": "1", "etp": "tp"},
+    "schedule": {"schedule": "1f1b", "vpp": "1", "microbatch_group": "pp"},
+}
+#: Choices that are named.
+EXAMPLES = 8
 
 
-def _share(instance: Instance, run: Launched, used: Sequence[int], dp: int) -> int:
-    """Micro-batches per replica. Raises PlanError where replicas cannot share the batch evenly."""
-    batch = instance.workload.global_batch
-    each, rest = divmod(batch, dp)
-    told = f"{batch} sequences for {dp} replicas"
-    if not rest and each % run.micro_batch:
-        problem = f"micro-batches of {run.micro_batch}"
-        raise run.error("micro_batch", problem, f"a divisor of {each}: {told}")
-    if not rest:
-        return each // run.micro_batch
-    reached = 1  # bit n: some of the hosts have n tensor groups
-    for group, count in zip(instance.cluster.groups, used, strict=True):
-        taken = 1
-        while count:
-            taken = min(taken, count)
-            reached |= reached << group.gpus_per_node // (run.tp * run.cp) * taken
-            count, taken = count - taken, 2 * taken
-    replicas = range(0 if run.dp else dp - 1, 0, -1)  # as many as stated, or fewer
-    fewer = [n for n in replicas if not batch % n and reached >> n * run.pp & 1]
-    hosts = f"--order with hosts for {' or '.join(map(str, fewer[:4]))} replicas, or "
-    raise run.error("dp", told, f"{hosts if fewer else ''}degrees for replicas that divide {batch}")
+def _check_config(own: Planned) -> None:
+    """Raises PlanError for degrees that are not in the plan space, at whatever price it is.
 
+    Replicas of a launched job have equally many micro-batches.
+    """
+    free = {"max_price_usd_per_hour": None}
+    alike = own.instance.but(search={"micro_batches": "even"}, limits=free)
+    departure = PlanSpace(alike).departure(own.config)
+    if departure is None:
+        return
+    first = departure.fields[0]
+    said = _SAID.get(first, {first: ""})
 
-def _check_experts(space: Instance, run: Launched, config: Configuration) -> None:
-    """Raises PlanError where GPUs cannot share experts as in the run."""
-    profiled = space.profile is not None
-    if fault := expert_fault(space.workload, space.cluster, profiled, run.ep):
-        raise run.error("ep", *fault)
-    told = {"expert_parallel": (run.ep,), "expert_tensor_parallel": (run.etp or "tp",)}
-    search = space.search.model_copy(update={**run.settings, **told})
-    fault = expert_split_fault(space.workload, profiled, search.sequence_parallel)
-    if run.etp and fault:
-        raise run.error("etp", *fault)
-    alone = space.model_copy(update={"search": search})
-    if not expert_degrees(alone, config.degrees, config.dp, config.nodes_used):
-        allowed = f"a divisor of the {config.expert_grid(0)} ranks of a stage, in one zone"
-        allowed += ", with sequence parallelism where tp is above 1"
-        raise run.error("ep", f"{run.ep} GPUs that share experts", allowed)
+    def words(values: tuple[Any, ...]) -> str:
+        numbers = (values[0][0].tp, values[0][0].cp) if first == "degrees" else values
+        pairs = zip(numbers, said.values(), strict=True)
+        return "/".join(unsaid if number is None else str(number) for number, unsaid in pairs)
+
+    choices = list(dict.fromkeys(map(words, departure.allowed)))
+    more = [f"{len(choices) - EXAMPLES} others"] * (len(choices) > EXAMPLES)
+    allowed = " or ".join([*choices[:EXAMPLES], *more]) or "none"
+    groups = own.instance.cluster.groups
+    gpus = sum(groups[j].gpus_per_node for j in own.order)
+    sizes = f"{own.space.workload.global_batch} sequences, {own.space.workload.kv_heads} heads"
+    hosts = f"for {sizes} and the {gpus} GPUs of {counted(len(own.order), 'host')}"
+    stated = (name for name in reversed(said) if getattr(own.run, name) not in (None, 1, "1f1b"))
+    found = f"{'/'.join(said)} {words(departure.values)}"
+    raise own.run.error(next(stated, first), found, f"{allowed}, {hosts}; or other hosts")
 
 
 def settled(space: Instance, config: Configuration, way: Recompute) -> Configuration:
@@ -293,3 +266,123 @@ def _with(
     """The values with one more; otherwise: what None stands for, None if that is everything."""
     listed = otherwise if values is None else values
     return values if listed is None or value in listed else (*listed, value)
+
+
+# Launch files, and the order of the hosts beside them
+
+
+ALLOWED = "one of --megatron FILE, --torchtitan DIR, --degrees NAME=VALUE,..."
+
+
+def read_run(
+    instance: Instance,
+    arguments: Path | None = None,
+    configuration: Path | None = None,
+    stated: str | None = None,
+    order: str | None = None,
+) -> Planned:
+    """The plan that one of the three describes; order: of the hosts, where it is stated.
+
+    Raises PlanError, with file and line, for what cannot be launched there.
+    """
+    if sum(source is not None for source in (arguments, configuration, stated)) != 1:
+        raise PlannerError(ALLOWED)
+    folder: Path | None = None
+    if arguments is not None:
+        text = read_text(arguments, "a file with arguments of Megatron-LM")
+        run = megatron_run.launched(read_flags(text, str(arguments)), instance)
+        folder = arguments.parent
+    elif configuration is not None:
+        run, folder = torchtitan_run.launched(configuration, instance), configuration
+    else:
+        run = run_of_degrees(stated or "", instance)
+    if order is not None:
+        return planned(instance, run, named_order(instance, order))
+    if folder is None:
+        return planned(instance, run, tuple(instance.cluster.node_groups))
+    launched_plan = planned(instance, run, order_beside(instance, folder))
+    check_ranks_beside(launched_plan.instance, launched_plan.plan, folder)
+    return launched_plan
+
+
+OPTION = "--order"
+#: Of a rank, what the order of equal machines does not change.
+_COLUMNS = ("rank", "gpu", "gpu_type", "tensor", "data", "stage")
+
+
+def named_order(instance: Instance, text: str) -> tuple[int, ...]:
+    """Node groups by name, with commas between them: `small,big,small*2`."""
+    numbers = {group.name: j for j, group in enumerate(instance.cluster.groups)}
+    order: list[int] = []
+    for part in text.split(","):
+        run = re.fullmatch(r"\s*(.*?)\s*(?:\*\s*([1-9]\d{0,5}))?\s*", part)
+        name = "" if run is None else run[1]
+        if run is None or name not in numbers:
+            allowed = f"{', '.join(numbers)}, and NAME*N for several"
+            raise PlanError(OPTION, f"the node group {name!r}", allowed)
+        order += [numbers[name]] * int(run[2] or 1)
+        _check_number(instance, order, OPTION)
+    return tuple(order)
+
+
+def _check_number(instance: Instance, order: list[int], where: str) -> None:
+    group = instance.cluster.groups[order[-1]]
+    if order.count(order[-1]) > group.nodes:
+        raise PlanError(where, f"{order.count(order[-1])} nodes of {group.name}", f"{group.nodes}")
+
+
+def order_beside(instance: Instance, folder: Path) -> tuple[int, ...]:
+    """The order of the hosts file in a folder, if it has one; else that of the instance.
+
+    Raises PlanError for a host that is no node of the instance, or might be another one.
+    """
+    path, groups = folder / HOSTS, instance.cluster.node_groups
+    if not path.is_file():
+        return tuple(groups)
+    if clash := name_clash(instance.cluster):
+        raise PlanError(str(path), clash, f"{APART}, or {OPTION} with node groups")
+    nodes = zip(host_names(instance.cluster), groups, strict=True)
+    numbers = {name: j for machines, j in nodes for name in machines}
+    order: list[int] = []
+    missing = 0  # machines of the last node
+    for line, name in enumerate(read_text(path, "names of hosts").splitlines(), 1):
+        if not name.strip():
+            continue
+        if name.strip() not in numbers:
+            allowed = f"{', '.join(list(numbers)[:3])}, ..., or {OPTION} with node groups"
+            raise PlanError(f"{path}:{line}", f"the host {name.strip()}", allowed)
+        j = numbers[name.strip()]
+        group = instance.cluster.groups[order[-1] if missing else j]
+        if missing and j != order[-1]:
+            allowed = f"a host of {group.name}, of which {group.machines} follow each other"
+            raise PlanError(f"{path}:{line}", f"the host {name.strip()}", allowed)
+        if not missing:
+            order.append(j)
+            _check_number(instance, order, f"{path}:{line}")
+        missing = (missing or group.machines) - 1
+    if missing:
+        allowed = f"{missing} more of {group.name}, whose nodes are joined"
+        raise PlanError(str(path), f"{name.strip()} as the last host", allowed)
+    if not order:
+        raise PlanError(str(path), "no host", "one host a line")
+    return tuple(order)
+
+
+def check_ranks_beside(instance: Instance, plan: Plan, folder: Path) -> None:
+    """Raises PlanError where a rank table in the folder starts other ranks than the plan has."""
+    path = folder / RANKS
+    if not path.is_file():
+        return
+    names, *table = csv_rows(path, "a table of ranks") or [[]]
+    rows = [dict(zip(names, row, strict=False)) for row in table]
+    ranks = Job(instance, plan).ranks
+    for line, (row, rank) in enumerate(zip(rows, ranks, strict=False), 2):
+        for name in _COLUMNS:
+            planned = str(getattr(rank, name))
+            if row.get(name) != planned:
+                problem = f"{name} {row.get(name)} of rank {rank.rank}"
+                allowed = f"{planned}, with these degrees and hosts"
+                raise PlanError(f"{path}:{line}", problem, allowed)
+    if len(rows) != len(ranks):
+        allowed = f"{len(ranks)}, the GPUs of the hosts"
+        raise PlanError(str(path), f"{len(rows)} ranks", allowed)

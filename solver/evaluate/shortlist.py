@@ -20,7 +20,6 @@ from formulations.costs.intervals import Numbers
 from formulations.errors import PlanError
 from formulations.instance import Instance
 from formulations.plan import Plan
-from solver.comparison import Listed, Shortlist
 from solver.evaluate.run_plan import judged
 from solver.export.registry import EXPORTERS, exported
 from solver.files import to_json
@@ -28,7 +27,7 @@ from solver.heuristics.time_tables import TimeTables
 from solver.interrupt import Deadline
 from solver.options import ExportTarget, SolveOptions
 from solver.plan_figures import build_document
-from solver.result import Result, Status, objective_weight
+from solver.result import Listed, Result, Shortlist, Status, objective_weight
 from solver.search.driver import solve
 from solver.search.plan_search import EFFORTS, PlanSearch
 from solver.uncertainty import BAR, StepEstimate, covariance, step_estimate

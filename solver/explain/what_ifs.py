@@ -19,10 +19,10 @@ from formulations.plan import Configuration, Plan, Replica
 from formulations.space import PlanSpace
 from formulations.space.configurations import recompute_ways
 from formulations.space.launch import able, obstacles, recomputed_blocks, widened
-from solver.comparison import Answer
+from solver.files import table_beside
 from solver.interrupt import Deadline
 from solver.options import SolveOptions
-from solver.result import Status, longest_step_ns, objective_weight
+from solver.result import Answer, Status, longest_step_ns, objective_weight
 from solver.search.driver import solve
 from solver.simulate import step_time_ns
 
@@ -113,28 +113,7 @@ def _doubled(instance: Instance, field: str, where: str, having: Sequence[int]) 
         yield WhatIf(change, _with_groups(instance, wider), priced=False)
 
 
-_WIDER = {
-    "degrees": "degrees per group",
-    "schedule": "more schedules",
-    "micro_batches": "uneven micro-batches",
-    "recompute": "more recomputation",
-    "recompute_per": "recomputation per stage",
-    "zero": "more ZeRO stages",
-}
-
-#: Strategies that may be off: a change, the field of `search`, and its simpler value.
-_SIMPLER: tuple[tuple[str, str, object], ...] = (
-    ("1F1B alone", "schedule", "1f1b"),
-    ("no recomputation", "recompute", "none"),
-    ("the same recomputation in all stages", "recompute_per", "plan"),
-    ("no ZeRO", "zero", 0),
-    ("no sequence parallelism", "sequence_parallel", False),
-    ("no expert parallelism", "expert_parallel", 1),
-    ("experts split over tensor groups", "expert_tensor_parallel", "tp"),
-    ("no context parallelism", "context_parallel", 1),
-    ("the same degrees on all GPUs", "degrees", "uniform"),
-    ("equally many micro-batches in all replicas", "micro_batches", "even"),
-)
+_STRATEGIES = table_beside("solver.explain", "simpler.yaml")
 
 
 def _strategies(instance: Instance) -> Iterator[WhatIf]:
@@ -144,9 +123,9 @@ def _strategies(instance: Instance) -> Iterator[WhatIf]:
         for added in widened(instance, target):
             change = f"all that {TARGETS[target].name} can launch"
             if target == "any":  # of what no framework has, not all goes together
-                change = f"{', '.join(_WIDER[field] for field in added)} (any target)"
+                change = f"{', '.join(_STRATEGIES['wider'][field] for field in added)} (any target)"
             yield WhatIf(change, instance.but(search={"target": target, **added}))
-    for change, field, simpler in _SIMPLER:
+    for change, field, simpler in _STRATEGIES["simpler"]:
         chosen, value = getattr(search, field), simpler
         another = chosen != simpler
         if isinstance(chosen, tuple):

@@ -8,8 +8,7 @@ from typing import Any
 from formulations.errors import Fault
 from solver.export import huggingface
 from solver.export.huggingface import TRAINING, model_files
-from solver.export.job import IMPORTABLE, Job, template
-from solver.export.launcher import launcher_files
+from solver.export.job import IMPORTABLE, Job, launcher_files, template
 
 MODULE = "planned_accelerator.py"
 

@@ -11,8 +11,7 @@ from formulations.instance.targets import mixed_gradients
 from formulations.space.launch import model_obstacles
 from solver.export import huggingface
 from solver.export.huggingface import TRAINING, model_files
-from solver.export.job import IMPORTABLE, Job, template
-from solver.export.launcher import launcher_files
+from solver.export.job import IMPORTABLE, Job, launcher_files, template
 
 CONFIG, MODULE = "ds_config.json", "planned_pipeline.py"
 

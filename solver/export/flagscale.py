@@ -9,17 +9,8 @@ plan's order as it is, and are all the same word elsewhere. Rules that would end
 
 from itertools import groupby
 
-from solver.export.job import Job
-from solver.export.launcher import launcher_files
-from solver.export.megatron import (
-    COMMAND,
-    USAGE,
-    argument_file,
-    batches,
-    recomputation,
-    setup,
-    strategies,
-)
+from solver.export import megatron
+from solver.export.job import Job, launcher_files
 
 ARGUMENTS = "flagscale_args.txt"
 START = "/path/to/FlagScale/flagscale/train/megatron/train_gpt.py"
@@ -54,12 +45,12 @@ def files(job: Job) -> dict[str, str]:
         "hetero_device_types": device_types,
         "hetero_pipeline_layer_split": [len(piece.blocks) for piece in job.pieces],
         _EXPERT_TP: [config.etp] * len(device_types) if config.etp else None,
-        **batches(job, config.micro_batch // job.degrees(0).parts),
-        **strategies(job),
+        **megatron.batches(job, config.micro_batch // job.degrees(0).parts),
+        **megatron.strategies(job),
         "use_partial_reduce_for_shared_embedding": config.zero > 0,
     }
     numbers = [recomputed.blocks for recomputed in job.recomputed]
-    if any(numbers) and not recomputation(job):
+    if any(numbers) and not megatron.recomputation(job):
         # the first n blocks of each stage, for all micro-batches; method 1 is `block`
         rows = ("granularity", [int(n > 0) for n in numbers]), ("method", [1] * len(numbers))
         options |= {
@@ -72,12 +63,14 @@ def files(job: Job) -> dict[str, str]:
             for name, values in (*rows, ("num_layers", numbers))
         }
     exports = {rank.host: {"DEVICE_TYPE": types[rank.stage]} for rank in job.ranks}
-    command = f'{COMMAND} --hetero-current-device-type "$DEVICE_TYPE"'
+    command = f'{megatron.COMMAND} --hetero-current-device-type "$DEVICE_TYPE"'
     head = (
         f"FlagScale arguments of {job.title}.",
         "Every host passes its own --hetero-current-device-type: torchrun.sh does.",
     )
     return {
-        ARGUMENTS: argument_file(job, head, options),
-        **launcher_files(job, USAGE, command, setup(job, ARGUMENTS), exports, START),
+        ARGUMENTS: megatron.argument_file(job, head, options),
+        **launcher_files(
+            job, megatron.USAGE, command, megatron.setup(job, ARGUMENTS), exports, START
+        ),
     }

@@ -1,23 +1,30 @@
-"""What every launch target needs of a plan: hosts in node order, ranks, pieces of the model.
+"""What every launch target needs of a plan: hosts, ranks, pieces of the model; scripts to start it.
 
 Ranks are Megatron-LM's: rank = t + tp (d + dp k) for GPU t of the tensor group that runs stage k on
 the d-th share of the batch, where those that share sequences are neighbours (Narayanan et al., SC
 2021), laid over the hosts in node order, which may have unlike numbers of GPUs. torchtitan and
 DeepSpeed count the same way, FlagScale in a mesh.
+
+torchrun starts the processes of a host, Slurm all hosts. Rendezvous is static: `--node-rank` in
+plan order is what places the stages, and `--rdzv-backend c10d` would ignore it. `--nproc-per-node`
+may differ from host to host.
 """
 
 import ast
+import csv
+import io
 import re
-from collections.abc import Iterator, Sequence
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from importlib import resources
 from itertools import groupby
 from typing import NamedTuple
 
 from formulations.instance import Cluster, Instance
 from formulations.instance.workload import Recompute
 from formulations.plan import Configuration, Degrees, Group, Plan, Recomputed
+from solver.files import beside
 
 Place = tuple[str, int]  #: host, index of a GPU there
 
@@ -208,8 +215,7 @@ IMPORTABLE = 'export PYTHONPATH="$here${PYTHONPATH:+:$PYTHONPATH}"'
 
 def template(file: str) -> str:
     """The text of an exported file, in which braces stand for what a plan decides."""
-    path = resources.files("solver.export").joinpath("templates", f"{file}.txt")
-    return path.read_text(encoding="utf-8")
+    return beside("solver.export", f"templates/{file}.txt")
 
 
 def assignments(text: str) -> Iterator[tuple[str, ast.expr, int]]:
@@ -219,3 +225,62 @@ def assignments(text: str) -> Iterator[tuple[str, ast.expr, int]]:
             name = ast.unparse(node.targets[0])
             name = name.removeprefix("cfg.").removeprefix("config.")
             yield name, node.value, node.lineno
+
+
+# What starts the processes: torchrun per host, Slurm, the rank table
+
+README, TORCHRUN, SLURM = "README.md", "torchrun.sh", "slurm.sh"
+RANKS, HOSTS = "ranks.csv", "hosts.txt"
+
+#: PyTorch multiplies fp32 matrices in fp32 unless told (its notes, "CUDA environment variables").
+_TF32 = "export TORCH_ALLOW_TF32_CUBLAS_OVERRIDE=1\n"
+
+
+def launcher_files(
+    job: Job,
+    usage: str,
+    command: str,
+    setup: str = "",
+    exports: Mapping[str, Mapping[str, str]] | None = None,
+    start: str = "",
+) -> dict[str, str]:
+    """Scripts, host list, rank table, and what to read first.
+
+    usage: what follows the host on the command line. command: what torchrun runs. setup: lines
+    before that. exports: further variables, per host. start: what to put for `usage`,
+    where the model is written.
+    """
+    hosts, more = job.hosts, exports or {}
+    cases = [
+        template("torchrun_host.sh").format(
+            host=host,
+            place=place,
+            last=host.first_rank + len(host.gpus) - 1,
+            gpus=",".join(map(str, host.gpus)),
+            more="".join(f" {n}={shlex.quote(v)}" for n, v in more.get(host.name, {}).items()),
+            nnodes=len(hosts),
+            nproc=len(host.gpus),
+            command=command,
+        )
+        for place, host in enumerate(hosts)
+    ]
+    torchrun = template(TORCHRUN).format(
+        usage=usage,
+        master=hosts[0].name,
+        setup=_TF32 * (job.instance.workload.precision == "tf32") + setup,
+        cases="".join(cases).rstrip("\n"),
+        names=", ".join(host.name for host in hosts),
+    )
+    slurm = template(SLURM).format(job=word(job.instance.name), nnodes=len(hosts), usage=usage)
+    table = io.StringIO()
+    csv.writer(table, lineterminator="\n").writerows([Rank._fields, *job.ranks])
+    names = "".join(f"{host.name}\n" for host in hosts)
+    user_model = job if start else job.with_own_model
+    read_first = template(README).format(job=user_model, start=start or usage)
+    return {
+        README: read_first,
+        TORCHRUN: torchrun,
+        SLURM: slurm,
+        HOSTS: names,
+        RANKS: table.getvalue(),
+    }

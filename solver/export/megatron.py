@@ -22,8 +22,8 @@ from formulations.instance.sizes import LatentAttentionSizes, MoeSizes, Transfor
 from formulations.instance.targets import traits
 from formulations.instance.workload import VOCABULARY_MULTIPLE
 from formulations.space.launch import first_blocks
-from solver.export.job import Job, Piece
-from solver.export.launcher import launcher_files
+from solver.export.job import Job, Piece, launcher_files
+from solver.files import table_beside
 
 #: Letters of the grammar, with Megatron-LM's names.
 LAYERS = {"E": "embedding", "t": "decoder", "m": "mtp", "L": "loss"}
@@ -91,12 +91,8 @@ export CUDA_DEVICE_MAX_CONNECTIONS="${CUDA_DEVICE_MAX_CONNECTIONS:-1}"
 _READ = """\
 plan=()
 while read -r -a words; do plan+=("${{words[@]}}"); done < <(grep -v '^#' "$here/{name}")"""
-_PRECISION: dict[str, Options] = {
-    "bf16": {"bf16": True},
-    "fp16": {"fp16": True},
-    "fp8": {"bf16": True, "fp8_format": "hybrid"},
-    "fp4": {"bf16": True, "fp4_format": "e2m1"},
-}
+#: What it and Megatron-Bridge call things.
+NAMES = table_beside("solver.export", "megatron.yaml")
 CONTEXT_METHODS: dict[ContextMethod, str] = {"ring": "p2p", "all_to_all": "a2a"}
 
 
@@ -115,7 +111,7 @@ def argument_file(job: Job, head: Sequence[str], planned: Mapping[str, object]) 
     sections = {
         "".join(f"# {line}\n" for line in remarks): planned,
         "# The model.\n": model(job),
-        f"# {job.yours}\n": USERS | vocabulary(job),
+        f"# {job.yours}\n": NAMES["users"] | vocabulary(job),
     }
     return "".join(above + _lines(options) for above, options in sections.items() if options)
 
@@ -176,18 +172,6 @@ def batches(job: Job, micro_batch: int) -> Options:
         "micro_batch_size": micro_batch,
         "global_batch_size": workload.global_batch,
     }
-
-
-#: What starts a job as it is; data and learning are the user's.
-USERS: Options = {
-    "mock_data": True,
-    "tokenizer_type": "NullTokenizer",
-    "split": "1,0,0",
-    "train_iters": 10,
-    "eval_iters": 0,
-    "lr": 1e-4,
-    "log_interval": 1,
-}
 
 
 def vocabulary(job: Job) -> Options:
@@ -314,7 +298,7 @@ def strategies(job: Job) -> Options:
         # which asks for sequence parallelism
         "tp_comm_overlap": job.sequence_parallel and bool(overlap.tensor_parallel),
         "overlap_grad_reduce": bool(overlap.gradient_sync),
-        **_PRECISION.get(workload.precision, {}),
+        **NAMES["precision"].get(workload.precision, {}),
         "accumulate_allreduce_grads_in_fp32": in_fp32,
         "grad_reduce_in_bf16": not in_fp32 and workload.precision != "fp16",
         "attention_backend": "flash" if workload.flash_attention else None,

@@ -9,10 +9,10 @@ It clears what excludes a layout, and gives the data the model's sequence length
 """
 
 from formulations.instance.targets import PUBLISHED
-from solver.export.job import IMPORTABLE, Job, template
-from solver.export.launcher import launcher_files
+from solver.export.job import IMPORTABLE, Job, launcher_files, template
 from solver.export.megatron import (
     GROUP_SIZE,
+    NAMES,
     batches,
     degrees,
     model,
@@ -24,23 +24,13 @@ from solver.export.megatron import (
 RECIPE, TRAINING = "planned_recipe.py", "planned_training.py"
 _GROUP_SIZE = "microbatch_group_size_per_vp_stage"  #: a field of Megatron-Core's configuration
 
-#: Fields of MixedPrecisionConfig, and the format of weights and of what stages send.
-_PRECISION = {
-    "fp32": ("fp32=True", "float32"),
-    "tf32": ("fp32=True", "float32"),
-    "fp16": ("fp16=True", "float16"),
-    "bf16": ("bf16=True", "bfloat16"),
-    "fp8": ("bf16=True, fp8='hybrid', fp8_recipe='delayed'", "bfloat16"),
-    "fp4": ("bf16=True, fp4='e2m1', fp4_recipe='nvfp4'", "bfloat16"),
-}
-
 
 def files(job: Job) -> dict[str, str]:
     """All files of the export, by name."""
     workload, hidden = job.instance.workload, strategies(job)
     overlap = {name: hidden[name] for name in ("tp_comm_overlap", "overlap_grad_reduce")}
     overlap["overlap_param_gather"] = False
-    formats, weights = _PRECISION[workload.precision]
+    formats, weights = NAMES["bridge_precision"][workload.precision]
     precision = f"{formats}, params_dtype=torch.{weights}, pipeline_dtype=torch.{weights}"
     lines = [f"    cfg.{name} = {value!r}" for name, value in settings(job).items()]
     if workload.optimizer_state == "bf16":
@@ -66,23 +56,6 @@ def files(job: Job) -> dict[str, str]:
     }
 
 
-#: Arguments of Megatron-LM that are called otherwise here; None: that need no field.
-_RENAMED = {
-    "norm_epsilon": "layernorm_epsilon",
-    "num_experts": "num_moe_experts",
-    "use_rope_scaling": "rope_scaling",
-    "rotary_seq_len_interpolation_factor": "seq_len_interpolation_factor",
-    **dict.fromkeys(("group_query_attention", "max_position_embeddings", "no_rope_fusion")),
-}
-#: Flags, and the fields that say the same.
-_FLAGS: dict[str, dict[str, object]] = {
-    "swiglu": {"gated_linear_unit": True, "activation_func": "silu"},
-    "quick_geglu": {"gated_linear_unit": True, "activation_func": "quick_gelu"},
-    "squared_relu": {"activation_func": "squared_relu"},
-    "disable_bias_linear": {"add_bias_linear": False},
-    "untie_embeddings_and_output_weights": {"share_embeddings_and_output_weights": False},
-    "no_yarn_correction_range_round_to_int": {"yarn_correction_range_round_to_int": False},
-}
 _YARN = ("rotary_scaling_factor", "mscale", "mscale_all_dim")  #: here with a prefix
 
 
@@ -90,11 +63,11 @@ def provided(job: Job) -> dict[str, object]:
     """Fields of the model's provider; empty where the model is the user's."""
     fields: dict[str, object] = {}
     for name, value in (model(job) and vocabulary(job) | model(job)).items():
-        known = _RENAMED.get(name, name)
+        known = NAMES["bridge_names"].get(name, name)
         if value is None or value is False or known is None:
             continue
-        if name in _FLAGS:
-            fields |= _FLAGS[name]
+        if name in NAMES["bridge_flags"]:
+            fields |= NAMES["bridge_flags"][name]
         else:
             fields[known] = list(value) if isinstance(value, tuple) else value
     if fields.get("position_embedding_type") == "yarn":

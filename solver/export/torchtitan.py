@@ -19,8 +19,7 @@ from formulations.instance.targets import PUBLISHED
 from formulations.instance.workload import Recompute, padded_vocabulary
 from formulations.schedules.operations import Kind
 from formulations.schedules.registry import SCHEDULES, device_order
-from solver.export.job import IMPORTABLE, Job, Piece, template
-from solver.export.launcher import launcher_files
+from solver.export.job import IMPORTABLE, Job, Piece, launcher_files, template
 
 #: Its activation checkpointing for each way to recompute.
 POLICIES: dict[Recompute, str] = {"none": "", "per_op": "SelectiveAC", "full": "FullAC"}
@@ -50,19 +49,9 @@ def files(job: Job) -> dict[str, str]:
         values = model(sizes, job)
         constants = "".join(f"{name} = {value!r}\n" for name, value in values.items())
         written = {MODEL: template(MODEL).format(job=job, sizes=constants)}
-        text, start = text + _PLANNED, "--config planned"
+        text, start = text + template("planned_of_model.py"), "--config planned"
     launcher = launcher_files(job, usage, command, IMPORTABLE, start=start)
     return {MODULE: text, **written, **schedule, **launcher}
-
-
-_PLANNED = '''
-
-def planned():
-    """The plan's model, on mock data: see planned_model.py."""
-    from planned_model import recipe
-
-    return apply(recipe())
-'''
 
 
 def model(sizes: TransformerSizes, job: Job) -> dict[str, object]:

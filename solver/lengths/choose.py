@@ -32,10 +32,9 @@ from solver.backends import cpsat
 from solver.document import PlanDocument
 from solver.files import sealed
 from solver.interrupt import NoTimeError
-from solver.lengths_document import LengthsDocument, step_figures
+from solver.lengths_document import KINDS, LengthsDocument, step_figures
 from solver.options import SolveOptions
 from solver.result import Status, Termination, longest_step_ns, proves, relative_gap
-from solver.switch_document import KINDS
 from solver.switching.quickest import switch_document
 
 

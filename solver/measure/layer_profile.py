@@ -20,6 +20,7 @@ from formulations.errors import InstanceError, PlannerError
 from formulations.instance.sizes import TransformerSizes
 from formulations.instance.transformer import Architecture
 from formulations.instance.workload import FLASH_PRECISIONS, Precision
+from solver.files import beside
 from solver.measure.calibration import Kernels
 from solver.measure.corrected import curves
 from solver.measure.torch_layers import layers
@@ -196,49 +197,29 @@ def measure(wanted: Wanted, device: torch.device) -> Iterator[tuple[Key, LayerMe
                     ) from None
 
 
-def hardware(device: torch.device) -> str:
-    """The device, in words."""
-    if device.type == "cuda":
-        memory = torch.cuda.get_device_properties(device).total_memory / MIB
-        return f"{torch.cuda.get_device_name(device)}, {memory:.0f} MiB"
-    return f"CPU {platform.machine()}, {torch.get_num_threads()} threads"
-
-
-def versions(device: torch.device) -> str:
-    """Of what decides the times."""
-    names = [f"Python {platform.python_version()}", f"PyTorch {torch.__version__}"]
-    if device.type == "cuda":
-        names += [f"CUDA {torch.version.cuda}", f"cuDNN {torch.backends.cudnn.version()}"]
-    return ", ".join(names)
-
-
 def profile_text(
     wanted: Wanted, device: torch.device, gpu: str, measurements: dict[Key, LayerMeasurement]
 ) -> str:
     """The profile file."""
-    source = f"hetplan profile of {wanted.model}, {wanted.sequence_length} tokens per sequence"
-    flash = has_flash(device, wanted.precision)
     times, peaks = dict[tuple[str, Kernels], str](), dict[tuple[str, Kernels], str]()
     for (kind, tp, b), measurement in measurements.items():
         key = kind, Kernels(gpu, tp, b)
         passes = (measurement.forward_ms, measurement.backward_ms, measurement.weight_ms)
         times[key] = "[" + ", ".join(f"{time:.6f}" for time in passes) + "]"
         peaks[key] = f"{measurement.peak_bytes / MIB:.3f} MiB"
-    lines = [
-        "# Written by `hetplan profile`. One GPU ran the share 1 / tp of every layer alone, so",
-        "# nothing was sent: tensor-parallel traffic is added by the cost model.",
-        f"source: {json.dumps(source)}",
-        f"hardware: {json.dumps(hardware(device))}",
-        f"versions: {json.dumps(versions(device))}",
-        f"precision: {wanted.precision}",
-        f"hidden_size: {wanted.sizes.hidden_size}",
-        f"sequence_length: {wanted.sequence_length}",
-        "includes_tensor_parallel_traffic: false",
-        "sequence_parallel: false",
-        f"flash_attention: {str(flash).lower()}",
-        "times_ms:  # by micro-batch: forward, backward, of that for weight gradients",
-        *curves(times),
-        "peak_memory:  # of both passes, beyond parameters and input",
-        *curves(peaks),
-    ]
-    return "\n".join(lines) + "\n"
+    source = f"hetplan profile of {wanted.model}, {wanted.sequence_length} tokens per sequence"
+    hardware = f"CPU {platform.machine()}, {torch.get_num_threads()} threads"
+    versions = f"Python {platform.python_version()}, PyTorch {torch.__version__}"
+    if device.type == "cuda":
+        memory = torch.cuda.get_device_properties(device).total_memory / MIB
+        hardware = f"{torch.cuda.get_device_name(device)}, {memory:.0f} MiB"
+        versions += f", CUDA {torch.version.cuda}, cuDNN {torch.backends.cudnn.version()}"
+    return beside("solver.measure", "profile.yaml.txt").format(
+        wanted=wanted,
+        source=json.dumps(source),
+        hardware=json.dumps(hardware),
+        versions=json.dumps(versions),
+        flash=str(has_flash(device, wanted.precision)).lower(),
+        times="\n".join(curves(times)),
+        peaks="\n".join(curves(peaks)),
+    )

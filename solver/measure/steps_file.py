@@ -38,7 +38,7 @@ from formulations.instance.record import Batch, Count, Name, Record
 from formulations.instance.search import ScheduleName, ZeroStage
 from formulations.instance.validation import validated
 from formulations.instance.workload import Recompute
-from formulations.plan import GRADIENTS_SPLIT, Plan
+from formulations.plan import Plan
 from solver.document import PlanDocument
 from solver.evaluate.launched import Launched, run_of
 from solver.evaluate.run_plan import planned
@@ -204,10 +204,7 @@ def _run(row: StepRow, place: Place, instance: Instance) -> Launched:
     stated = {*Launched.__dataclass_fields__, "split"}
     chosen |= row.model_dump(include=stated, exclude_none=True)
     places = {name: where((column,)) for name, column in _COLUMNS.items()}
-    run = run_of(chosen, instance, where(()), places)
-    if run.zero >= GRADIENTS_SPLIT and run.pp > 1:
-        raise run.error("zero", f"{run.zero} with several stages", "0 or 1")
-    return run
+    return run_of(chosen, instance, where(()), places)
 
 
 def _plan(path: Path, place: Place, instance: Instance) -> Plan:

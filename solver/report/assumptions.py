@@ -13,22 +13,14 @@ from formulations.instance.instance import Preemption
 from formulations.instance.machines import NOT_STATED, Evidence
 from formulations.instance.resolve_workload import has_flash
 from formulations.instance.search import Overlap
-from formulations.instance.workload import FLASH_PRECISIONS, FORMATS, MASTER_BYTES, OPTIMIZER_BYTES
+from formulations.instance.workload import FLASH_PRECISIONS, FORMATS
 from formulations.plan import GRADIENTS_SPLIT, PARAMETERS_SPLIT, Configuration, Degrees
 from formulations.units import SECONDS_PER_HOUR
 from solver.document import PlanDocument
 from solver.report.layout import Lines
+from solver.report.naming import WORDS
 from solver.report.quantities import counted, money, percent, significant, time_text
 from solver.uncertainty import unmeasured
-
-_FIGURES = {
-    "peak": "peaks",
-    "memory_bandwidth": "memory bandwidth",
-    "memory": "memory",
-    "intra_node": "links in nodes",
-    "inter_node": "between nodes",
-}
-_STATES = {sizes: name for name, sizes in OPTIMIZER_BYTES.items()}
 
 
 def assumptions(instance: Instance, config: Configuration, degrees: Sequence[Degrees]) -> Lines:
@@ -108,12 +100,10 @@ def _assumed(
         methods = sorted(set(context_methods(instance, config)))
         method = " or ".join(texts[method] for method in methods)
         yield f"context parallel: {method}, not hidden; causal attention is shared evenly"
-    master_bytes = FORMATS[workload.precision].master_bytes
-    moments_bytes = workload.optimizer_bytes + MASTER_BYTES - master_bytes
-    state = _STATES.get((moments_bytes, workload.optimizer_block_bytes))
-    if state not in (None, "fp32"):
-        copy = ", master copy of the parameters in fp32" if master_bytes else ""
-        yield f"Adam's moments in {state}{copy}"
+    if workload.optimizer_state not in (None, "fp32"):
+        is_copied = FORMATS[workload.precision].master_bytes > 0
+        copy = ", master copy of the parameters in fp32" * is_copied
+        yield f"Adam's moments in {workload.optimizer_state}{copy}"
     # Flash attention, and which other plans have it
     names = _without_flash(instance)
     if instance.on(config.nodes_used).workload.flash_attention:
@@ -177,7 +167,7 @@ def evidence_lines(document: PlanDocument) -> Lines:
     layer_times = "layer times" if document.instance.profile is not None else "kernel efficiency"
     lines: Lines = []
     for evidence in document.evidence:
-        words = _FIGURES | {"layer_times": layer_times}
+        words = WORDS["evidence"] | {"layer_times": layer_times}
         if evidence.memory_bandwidth.kind == evidence.peak.kind:
             del words["memory_bandwidth"]
         figures: dict[str, list[str]] = {}

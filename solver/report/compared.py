@@ -9,9 +9,8 @@ from rich.console import RenderableType
 from formulations.instance.targets import TARGETS, Target
 from formulations.space.launch import able
 from formulations.units import seconds
-from solver.comparison import Answer, Comparison, Evaluation, Finding, Shortlist
 from solver.document import PlanDocument
-from solver.plan_figures import plan_of
+from solver.plan_figures import costs_of, plan_of
 from solver.report.assumptions import calibration_lines
 from solver.report.critical import summary
 from solver.report.layout import Columns, Grid, Labelled, Lines, spaced, table_of
@@ -19,8 +18,17 @@ from solver.report.naming import DEGREES, degrees_line, one_line
 from solver.report.quantities import counted, money, percent, significant, size_text, time_text
 from solver.report.stages import alike, all_stages, memory_table, placed, stage_table, tightest
 from solver.report.text import batches_text, config_text, figures, heading_lines, second_best_lines
-from solver.result import Result, Status
-from solver.simulate import Step
+from solver.result import (
+    Answer,
+    Comparison,
+    Evaluation,
+    Finding,
+    Result,
+    Shortlist,
+    Status,
+    by_saving,
+)
+from solver.simulate import simulate_step
 
 _HOUR_NS = 3600e9
 #: Gains that differ by less are told as one.
@@ -166,11 +174,9 @@ def difference(
 # What runs today, and the best plan
 
 
-def evaluation_text(
-    document: PlanDocument, step: Step, evaluation: Evaluation
-) -> list[RenderableType]:
+def evaluation_text(document: PlanDocument, evaluation: Evaluation) -> list[RenderableType]:
     """Stages, memory, time, limits that are broken, distance from the best, single changes."""
-    lines = [*figures(document), *summary(document, step)]
+    lines = [*figures(document), *summary(document, simulate_step(costs_of(document)))]
     for row in alike(document):
         limit = row.figures.memory_limit_bytes
         over = row.figures.memory_bytes - limit
@@ -269,25 +275,23 @@ def evaluation_json(document: PlanDocument, evaluation: Evaluation) -> dict[str,
 # A plan and its changes
 
 
-def explanation(
-    document: PlanDocument, step: Step, answers: Sequence[Answer]
-) -> list[RenderableType]:
+def explanation(document: PlanDocument, answers: Sequence[Answer]) -> list[RenderableType]:
     """What the time of a step goes into, and every change with what it saves and costs.
 
     Those that save most come first. Last what saves a tenth, most cheaply.
     """
     what = "time" if document.minimize == "step_time" else "money"
-    by_gain = sorted(answers, key=lambda a: (a.saves_at_least is None, -(a.saves_at_least or 0.0)))
     note = (
         "changes, each solved again from this plan where it stays possible;\n"
         f"saved: {what} per sequence against it; USD/h: rent beside its own"
     )
     labels = [
-        *summary(document, step),
+        *summary(document, simulate_step(costs_of(document))),
         ("memory", tightest(document)),
         *second_best_lines(document),
         *calibration_lines(document),
     ]
+    by_gain = by_saving(answers)
     today = frozenset(able(document.instance, plan_of(document)) if document.config else ())
     launch = {answer.change: _launch_change(answer, today) for answer in by_gain}
     columns = {

@@ -12,16 +12,10 @@ from solver.document import PlanDocument
 from solver.front_document import FrontDocument, PointDocument, TermsDocument
 from solver.report.assumptions import flash_lines, preemption_text
 from solver.report.layout import Grid, Labelled, Lines, table_of
-from solver.report.naming import DEGREES, degrees_line, degrees_of
+from solver.report.naming import DEGREES, WORDS, degrees_line, degrees_of
 from solver.report.quantities import money, percent, ranges, significant, time_text
 from solver.report.text import lengths_lines
 
-_TERMINATION = {
-    "closed": "every cluster is closed",
-    "time_limit": "the time limit was reached",
-    "interrupted": "interrupted",
-    "unfinished": "some clusters could not be closed",
-}
 #: Open clusters that are named.
 FEW = 5
 
@@ -178,8 +172,8 @@ def search_lines(document: FrontDocument) -> Lines:
         if point.nodes != point.nodes_used:
             used = cluster_name(document, point.nodes_used)
             lines.append(("idle", f"{cluster_name(document, point.nodes)}: the plan uses {used}"))
-    searched, ended = time_text(document.runtime_s), _TERMINATION[document.termination]
-    return [*lines, ("search", f"{searched}, {ended}")]
+    ended = WORDS["termination"][document.termination].format("cluster")
+    return [*lines, ("search", f"{time_text(document.runtime_s)}, {ended}")]
 
 
 def front_report(document: FrontDocument) -> list[RenderableType]:

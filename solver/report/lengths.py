@@ -17,10 +17,10 @@ from formulations.plan import Plan
 from formulations.switching.shards import Slice
 from formulations.units import seconds
 from solver.lengths.dispatch import dispatch_group
-from solver.lengths_document import LengthsDocument
+from solver.lengths_document import LengthsDocument, SwitchDocument
 from solver.report.html.page import section, sections_page
 from solver.report.layout import Grid, Labelled, Lines, table_of
-from solver.report.naming import shards_text, tensor_text
+from solver.report.naming import WORDS, shards_text, tensor_text
 from solver.report.quantities import (
     counted,
     percent,
@@ -31,7 +31,6 @@ from solver.report.quantities import (
     time_text,
     time_unit,
 )
-from solver.switch_document import SwitchDocument
 
 #: Of sequences of so many tokens the rows are shown.
 SHOWN = (1024, 4096, 32768)
@@ -230,19 +229,6 @@ def static_text(document: LengthsDocument, name: str, alone_ns: int) -> list[Ren
     return [Labelled([("static", text)])]
 
 
-_MOVES = {
-    "parameters": "parameters",
-    "gradients": "accumulated gradients as their reduction leaves them",
-    "both": "parameters, and accumulated gradients as their reduction leaves them",
-}
-_LINES = {
-    "send": "what GPUs can send",
-    "receive": "what GPUs can receive",
-    "out": "links out of nodes",
-    "in": "links into nodes",
-    "zone": "links between zones",
-}
-
 #: Rows of a table; what busy GPUs send and receive stands before the rest.
 MOST_ROWS = 40
 #: Volumes of a GPU, bytes, in the order of the columns.
@@ -322,7 +308,7 @@ def _slice_text(piece: Slice) -> str:
 def _lines(document: SwitchDocument) -> Lines:
     """What moves, how long it takes, what no plan beats, and what the published rule takes."""
     lines = [
-        ("workload", f"{document.workload.name}: {_MOVES[document.moves]}"),
+        ("workload", f"{document.workload.name}: {WORDS['moves'][document.moves]}"),
         ("from", _degrees(document.before)),
         ("to", _degrees(document.after)),
     ]
@@ -341,7 +327,7 @@ def _lines(document: SwitchDocument) -> Lines:
     for line in document.bound_by:
         name = places.get(line.what, document.cluster.node_names)[line.first]
         name += f" to {zones[line.second]}" if line.what == "zone" else ""
-        kinds.setdefault(_LINES[line.what], []).append(name)
+        kinds.setdefault(WORDS["channels"][line.what], []).append(name)
     limits = []
     for what, names in kinds.items():
         more = f" and {len(names) - 3} more" if len(names) > 3 else ""

@@ -10,8 +10,11 @@ from itertools import accumulate, groupby
 from formulations.instance import Instance, Workload
 from formulations.plan import Configuration, Degrees
 from solver.document import PlanDocument
+from solver.files import table_beside
 from solver.report.quantities import ranges
 
+#: How values of documents are said, by kind.
+WORDS = table_beside("solver.report", "words.yaml")
 DEGREES = "tensor x data x pipeline, micro-batch"  #: heading of `degrees_line`
 
 

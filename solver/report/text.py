@@ -8,72 +8,20 @@ from itertools import groupby
 from rich.console import RenderableType
 
 from formulations.instance import Instance, Workload
-from formulations.instance.search import DegreesPer, ScheduleName
 from formulations.instance.targets import TARGETS
-from formulations.instance.workload import Recompute
 from formulations.plan import Configuration, num_gpus
 from formulations.space.launch import able
 from solver.document import PlanDocument
 from solver.plan_figures import costs_of, plan_of
-from solver.report.assumptions import (
-    assumptions,
-    calibration_lines,
-    error_text,
-    evidence_lines,
-    flash_warning,
-    renting_lines,
-)
+from solver.report import assumptions, naming, stages
 from solver.report.critical import busy_share, summary
 from solver.report.layout import Labelled, Lines, spaced
-from solver.report.naming import (
-    by_group,
-    chunks_text,
-    degrees_of,
-    experts_text,
-    layers_text,
-    one_line,
-    shards_text,
-    tensor_text,
-)
+from solver.report.naming import WORDS
 from solver.report.quantities import counted, money, node_ranges, percent, significant, time_text
-from solver.report.stages import (
-    all_stages,
-    memory_table,
-    placement_table,
-    stage_table,
-    tightest,
-    traffic_table,
-    zone_lines,
-)
 from solver.report.step import text_timeline
-from solver.result import Infeasibility, OtherTarget, Reason
+from solver.result import Infeasibility, OtherTarget
 from solver.simulate import Step, simulate_step
 
-_RECOMPUTED: dict[Recompute, str] = {
-    "none": "no recomputation",
-    "selective": "selective recomputation",
-    "per_op": "recomputation per operator",
-    "full": "full recomputation",
-}
-_STATUS = {
-    "optimal": "optimal for {}: proved that no plan is better",
-    "feasible": "feasible: a plan, not proved to be the best",
-    "infeasible": "infeasible: proved that there is no plan for {}",
-    "unknown": "unknown: no plan found, and no proof that there is none",
-}
-_TERMINATION = {
-    "closed": "every configuration is closed",
-    "time_limit": "the time limit was reached",
-    "interrupted": "interrupted",
-    "unfinished": "some configurations could not be closed",
-    "heuristic": "a heuristic, which proves nothing",
-    "given": "the plan was given",
-}
-_DEGREES: dict[DegreesPer, str] = {
-    "uniform": "uniform degrees",
-    "per_group": "degrees per node group",
-    "per_stage": "degrees per stage",
-}
 _MOST_RUNS = 8  # of equal layers that are listed one by one
 _MOST_ROWS = 12  # of a table of stages that is shown whole without `--details`
 #: Lines that are printed without `--details`.
@@ -81,27 +29,6 @@ _SHORT = {
     *("workload", "lengths", "cluster", "plan", "degrees", "step time", "throughput", "money"),
     *("rented", "useful", "memory", "layout", "idle", "status", "second best", "considered"),
     *("not met", "would help", "warning", "more"),
-}
-_CLOSED: dict[Reason, str] = {
-    "infeasible": "without a plan",
-    "bounded": "ruled out by bounds",
-    "solved": "searched",
-    "open": "open",
-}
-_SCHEDULES: dict[ScheduleName, str] = {
-    "1f1b": "1F1B",
-    "gpipe": "GPipe",
-    "interleaved": "interleaved 1F1B",
-    "zb-h1": "ZB-H1",
-}
-_SOURCES = {
-    "measured": "measured",
-    "interpolated": "interpolated between measurements",
-    "scaled": "scaled beyond the measured micro-batch sizes",
-    "analytic": "analytic model",
-    "measured_layers": "analytic model, as layers of this size measured on this GPU type",
-    "near_measured_layers": "analytic model, interpolated from layers measured on this GPU type",
-    "corrected": "corrected by measured steps",
 }
 
 
@@ -111,7 +38,7 @@ def chain_text(workload: Workload) -> str:
         kinds = Counter(layer.kind for layer in workload.layers)
         return ", ".join(f"{count} {kind}" for kind, count in kinds.items())
     runs = groupby(enumerate(workload.layers), key=lambda item: item[1].kind)
-    named = ((layers_text(workload, (n for n, _ in layers)), kind) for kind, layers in runs)
+    named = ((naming.layers_text(workload, (n for n, _ in layers)), kind) for kind, layers in runs)
     return ", ".join(f"{layers} {kind}" for layers, kind in named)
 
 
@@ -135,20 +62,20 @@ def lengths_lines(instance: Instance) -> Lines:
 
 def config_text(document: PlanDocument, config: Configuration) -> str:
     """Degrees and memory strategy in words."""
-    ways = {stage.recomputed.way for stage in all_stages(document)}
+    ways = {stage.recomputed.way for stage in stages.all_stages(document)}
     recompute = "recomputation where memory asks for it"
     if len(ways) == 1:
-        recompute = _RECOMPUTED[ways.pop()]
-    degrees = degrees_of(document)
+        recompute = WORDS["recompute"][ways.pop()]
+    degrees = naming.degrees_of(document)
     splits = document.instance.splits_sequence
     split = ", sequence parallel" * any(splits(group.tp) for group in degrees if group.tp > 1)
-    zero = f", {shards_text(config)}" if config.zero else ""
-    chunks = f", {chunks_text(config)}," if config.vpp > 1 else ""
+    zero = f", {naming.shards_text(config)}" if config.zero else ""
+    chunks = f", {naming.chunks_text(config)}," if config.vpp > 1 else ""
     context = f" x context {config.cp}" if config.cp > 1 else ""
-    experts = f", {experts_text(config)}" if config.has_expert_grid else ""
-    gpus = counted(num_gpus(document.instance, config), "GPU")
+    experts = f", {naming.experts_text(config)}" if config.has_expert_grid else ""
+    gpus, tensor = counted(num_gpus(document.instance, config), "GPU"), naming.tensor_text(degrees)
     return (
-        f"tensor {tensor_text(degrees)}{context} x data {config.dp} x pipeline {config.pp}{chunks} "
+        f"tensor {tensor}{context} x data {config.dp} x pipeline {config.pp}{chunks} "
         f"on {gpus}{experts}, {recompute}{split}{zero}"
     )
 
@@ -158,7 +85,7 @@ def batches_text(document: PlanDocument, config: Configuration) -> str:
     counts = [replica.micro_batches for replica in document.replicas]
     fewer = f"{min(counts):,} to " if min(counts) < max(counts) else ""
     size = counted(config.micro_batch, "sequence")
-    schedule = f"{_SCHEDULES[config.schedule]} schedule"
+    schedule = f"{WORDS['schedule'][config.schedule]} schedule"
     return f"{fewer}{counted(max(counts), 'micro-batch')} of {size} per replica, {schedule}"
 
 
@@ -175,7 +102,7 @@ def heading_lines(document: PlanDocument) -> Lines:
     ]
     if config is not None:
         lines += [("plan", config_text(document, config)), ("", batches_text(document, config))]
-        degrees = by_group(document.instance, config)
+        degrees = naming.by_group(document.instance, config)
         lines += [("degrees", degrees)] if degrees else []
     return lines
 
@@ -183,7 +110,7 @@ def heading_lines(document: PlanDocument) -> Lines:
 def outcome(document: PlanDocument, others: Sequence[OtherTarget] = ()) -> Lines:
     """Status, bound, gap, what other targets may bring, and what the search did."""
     target, asked = TARGETS[document.target].name, document.requested_gap
-    proof = [_STATUS[document.status].format(target)]
+    proof = [WORDS["status"][document.status].format(target)]
     if document.status == "optimal" and asked:
         proof = [f"optimal for {target}: proved within the {percent(asked)} asked for"]
     if document.gap is not None:
@@ -194,7 +121,7 @@ def outcome(document: PlanDocument, others: Sequence[OtherTarget] = ()) -> Lines
     # What all plans of the plan space have in common, and who can launch them
     search = document.instance.search
     alike = ", recomputation alike in all stages" * (search.recompute_per == "plan")
-    space = f"{_DEGREES[search.degrees]}, {search.micro_batches} micro-batches{alike}"
+    space = f"{WORDS['degrees'][search.degrees]}, {search.micro_batches} micro-batches{alike}"
     lines = [
         ("plan space", f"{TARGETS[search.target].name}, {space}"),
         ("status", ", ".join(proof)),
@@ -218,13 +145,15 @@ def outcome(document: PlanDocument, others: Sequence[OtherTarget] = ()) -> Lines
     # What closed the configurations
     if document.closed_configs:
         reasons = Counter(record.reason for record in document.closed_configs)
-        counts = [f"{reasons[name]:,} {text}" for name, text in _CLOSED.items() if reasons[name]]
+        counts = [
+            f"{reasons[name]:,} {text}" for name, text in WORDS["closed"].items() if reasons[name]
+        ]
         total = counted(len(document.closed_configs), "configuration")
         lines.append(("considered", ", ".join([total, *counts])))
     if closed_by := document.configs.closed_by.items():
         lines.append(("closed by", ", ".join(f"{name} {count:,}" for name, count in closed_by)))
     runtime = significant(document.runtime_s, 3)
-    ended = _TERMINATION[document.termination]
+    ended = WORDS["termination"][document.termination].format("configuration")
     return [*lines, ("search", f"{document.method}, {runtime} s, {ended}")]
 
 
@@ -238,7 +167,7 @@ def figures(document: PlanDocument) -> Lines:
     per_gpu = significant((document.model_flop_per_s_per_gpu or 0.0) / 1e12)
     mfu = f"MFU {percent(document.mfu or 0.0)} of the dense {workload.precision} peaks"
     tokens = significant(rate * workload.sequence_length)
-    if error := error_text(document):
+    if error := assumptions.error_text(document):
         step += f"; {'error ' * (document.instance.calibration is not None)}{error[0]}"
     lines = [
         ("step time", step),
@@ -253,21 +182,21 @@ def figures(document: PlanDocument) -> Lines:
     launchers = [TARGETS[target].name for target in able(document.instance, plan_of(document))]
     names = ", ".join(launchers) or "no launch target that is known"
     busy = percent(busy_share(document))
-    sources = ", ".join(_SOURCES[source] for source in document.time_sources)
+    sources = ", ".join(WORDS["layer_times"][source] for source in document.time_sources)
     idle = node_ranges(document.idle_nodes)
     return [
         *lines,
-        *renting_lines(document),
-        ("memory", tightest(document)),
+        *assumptions.renting_lines(document),
+        ("memory", stages.tightest(document)),
         ("layout", f"{names} can run it"),
         ("rounding", f"at most {rounding} of the step time"),
         ("GPUs", f"compute {busy} of the time, traffic in layers included; layer times: {sources}"),
         *([("idle", idle)] if idle else []),
-        *zone_lines(document),
-        *evidence_lines(document),
-        *calibration_lines(document),
-        *assumptions(document.instance, config, degrees_of(document)),
-        *flash_warning(document.instance, config),
+        *stages.zone_lines(document),
+        *assumptions.evidence_lines(document),
+        *assumptions.calibration_lines(document),
+        *assumptions.assumptions(document.instance, config, naming.degrees_of(document)),
+        *assumptions.flash_warning(document.instance, config),
     ]
 
 
@@ -280,7 +209,9 @@ def second_best_lines(document: PlanDocument) -> Lines:
     bar = f"within the error bar of {100 * error.bar:.2g} %"
     if second.config and second.behind is not None and second.behind <= error.bar:
         behind = f"{time_text(second.step_time_s or 0.0)}, {percent(second.behind)} {slower}"
-        told = f"{one_line(second.config)}: {behind}, {bar}; `shortlist` picks what to measure"
+        told = (
+            f"{naming.one_line(second.config)}: {behind}, {bar}; `shortlist` picks what to measure"
+        )
     elif second.at_least is not None and second.at_least > error.bar:
         told = (
             f"none {bar}: any other configuration is at least {percent(second.at_least)} {slower}"
@@ -291,7 +222,7 @@ def second_best_lines(document: PlanDocument) -> Lines:
 
 
 def _table_note(document: PlanDocument) -> str:
-    split = any(stage.weight_gradient_s for stage in all_stages(document))
+    split = any(stage.weight_gradient_s for stage in stages.all_stages(document))
     weights = " (weights: the part of backward that is put off)" if split else ""
     return f"stages; times per micro-batch{weights}, memory per GPU"
 
@@ -318,7 +249,7 @@ def solution_text(
     if document.config is not None:
         if details:
             lines += summary(document, simulate_step(costs_of(document)))
-        grid = stage_table(document)
+        grid = stages.stage_table(document)
         if len(grid.rows) > _MOST_ROWS and not details:
             between = ["...", *[""] * (len(grid.rows[0]) - 1)]
             half = _MOST_ROWS // 2
@@ -339,10 +270,10 @@ def plan_text(document: PlanDocument, step: Step, *, details: bool = False) -> l
     lines, more = figures(document) + outcome(document), [("more", "--details")] * (not details)
     return spaced(
         [Labelled(heading_lines(document))],
-        [_table_note(document), stage_table(document)],
-        ["memory per GPU", memory_table(document)],
-        [traffic, traffic_table(document)],
-        [placement_table(document)],
+        [_table_note(document), stages.stage_table(document)],
+        ["memory per GPU", stages.memory_table(document)],
+        [traffic, stages.traffic_table(document)],
+        [stages.placement_table(document)],
         [text_timeline(document, step)],
         [Labelled(_asked([*lines, *more], details))],
     )

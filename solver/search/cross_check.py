@@ -9,12 +9,11 @@ from formulations.costs.plan_costs import plan_costs
 from formulations.instance import Instance
 from formulations.plan import Configuration, Plan
 from formulations.space import configs
-from solver.comparison import Comparison, Finding
 from solver.heuristics.baselines import Found, amp_plans, megatron_rule
 from solver.heuristics.local import local_plans
 from solver.interrupt import Deadline, Stop, TimeUp, raises
 from solver.options import CheckMethod, Method, SolveOptions
-from solver.result import Status, Termination, objective_weight
+from solver.result import Comparison, Finding, Status, Termination, objective_weight
 from solver.search.driver import solve
 from solver.search.progress import Report
 from solver.simulate import step_time_ns

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from formulations.errors import InstanceError
 from formulations.instance.documents import csv_rows
 from formulations.instance.record import shown
-from solver.setup.machines import Machines, catalogue_name
+from solver.setup.first_instance import Machines, catalogue_name
 
 _COLUMNS = ("InstanceType", "AcceleratorName", "AcceleratorCount", "Price", "SpotPrice", "Region")
 _TABLE = f"a table vms.csv of SkyPilot's catalogue, with the columns {', '.join(_COLUMNS)}"

@@ -28,8 +28,8 @@ from formulations.switching.switch import (
 from solver.document import PlanDocument
 from solver.files import sealed
 from solver.interrupt import TimeUp, time_up_after
+from solver.lengths_document import KINDS, SwitchDocument, switch_figures
 from solver.plan_figures import plan_of
-from solver.switch_document import KINDS, SwitchDocument, switch_figures
 from solver.verify.findings import Findings
 
 #: Pieces of a demand: where few classes make up the load, one owner of each is not enough.

@@ -36,10 +36,15 @@ from formulations.switching.switch import Sending, Switch, port_bound, published
 from formulations.units import NANOSECONDS_PER_SECOND, seconds
 from solver.document import PlanDocument
 from solver.interrupt import Deadline, TimeUp
-from solver.lengths_document import LengthsDocument, step_figures
+from solver.lengths_document import (
+    KINDS,
+    LengthsDocument,
+    SwitchDocument,
+    step_figures,
+    switch_figures,
+)
 from solver.plan_figures import plan_of
 from solver.result import Status, Termination, proves, relative_gap
-from solver.switch_document import KINDS, SwitchDocument, switch_figures
 from solver.verify.cascade import Effort
 from solver.verify.findings import Findings, Verification, verification
 from solver.verify.plan_file import verify_document

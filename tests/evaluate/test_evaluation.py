@@ -2,11 +2,10 @@
 
 import pytest
 
-from solver.comparison import Evaluation
 from solver.evaluate.evaluation import compared, predicted
-from solver.evaluate.read import read_run
+from solver.evaluate.run_plan import read_run
 from solver.options import SolveOptions
-from solver.search.driver import solve
+from solver.result import Evaluation
 from tests.conftest import present
 from tests.export_cases import instance_of
 from tests.recorded import Cases, recorded
@@ -19,7 +18,7 @@ SEARCH = (
 
 def evaluated(text: str, order: str = "small,big,small", search: str = SEARCH) -> Evaluation:
     run = read_run(instance_of(search=search), stated=text, order=order)
-    return compared(run, predicted(run)[1], SolveOptions(gap=0.0), solve)
+    return compared(run, predicted(run)[1], SolveOptions(gap=0.0))
 
 
 @recorded("changes")

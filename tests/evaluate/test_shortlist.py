@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 
 from formulations.instance.load import load_instance
-from solver.comparison import Shortlist
 from solver.document import PlanDocument
 from solver.evaluate.shortlist import MEASURED, drawn_times, jobs, picked, shortlist
 from solver.export.job import Job
 from solver.options import SolveOptions
 from solver.plan_figures import plan_of
+from solver.result import Shortlist
 from tests.conftest import ROOT
 from tests.export.read_back import check_files
 from tests.recorded import as_recorded

@@ -8,14 +8,13 @@ from formulations.instance import Instance
 from formulations.instance.load import load_instance, parse_instance
 from formulations.plan import Plan
 from formulations.space.launch import able
-from solver.comparison import Answer
 from solver.evaluate.evaluation import checked
 from solver.evaluate.run_plan import judged
 from solver.explain.what_ifs import answers, kept, what_ifs
 from solver.options import SolveOptions
 from solver.plan_figures import build_document
 from solver.report.compared import answer_text, gain_text
-from solver.result import Result
+from solver.result import Answer, Result
 from solver.search.driver import solve
 from tests.conftest import present, text_of
 from tests.recorded import Cases, digest, recorded

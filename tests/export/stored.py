@@ -12,8 +12,7 @@ import pytest
 
 from formulations.plan import Degrees, Group
 from formulations.space.launch import model_obstacles
-from solver.export.job import Job
-from solver.export.launcher import HOSTS, SLURM
+from solver.export.job import HOSTS, SLURM, Job
 from solver.export.registry import EXPORTERS
 from solver.options import ExportTarget
 from tests.conftest import ROOT

@@ -22,7 +22,6 @@ from formulations.instance.catalogue import gpu_catalogue
 from formulations.instance.huggingface import sizes_from_config
 from formulations.instance.transformer import build_workload
 from solver.clusters.front import Measure
-from solver.comparison import Answer, Comparison, Evaluation, Finding
 from solver.document import PlanDocument
 from solver.files import sealed
 from solver.fleet_document import FleetDocument
@@ -52,7 +51,17 @@ from solver.report.lengths import lengths_page, step_text, switch_page, switch_t
 from solver.report.replay import draw_replays, replay_json, replay_text
 from solver.report.step import chrome_trace, timeline_data
 from solver.report.text import chain_text, plan_text, solution_text
-from solver.result import Infeasibility, Moment, OtherTarget, Status, Termination
+from solver.result import (
+    Answer,
+    Comparison,
+    Evaluation,
+    Finding,
+    Infeasibility,
+    Moment,
+    OtherTarget,
+    Status,
+    Termination,
+)
 from solver.simulate import Step, simulate_step
 from tests.certified_cases import CASES
 from tests.conftest import ROOT
@@ -259,14 +268,14 @@ def evaluated() -> str:
     )
     best = pipelined_result()
     document = document_of(best)
-    parts = explanation(document, step_of(document), answers)
+    parts = explanation(document, answers)
     for few in (answers[:2], answers[4:]):
-        parts += explanation(document, step_of(document), few)[3:]
+        parts += explanation(document, few)[3:]
     over = ("instance.limits.max_step_time_s: too long", "replicas[0]: too large")
     changes = (answers[2], answers[0])
     for share, broken, told in ((1.5, over, changes), (1.0, (), ()), (0.5, (), answers[5:])):
         run = Evaluation(share * (best.objective or 0.0), broken, best, told)
-        parts += ["", *evaluation_text(document, step_of(document), run)]
+        parts += ["", *evaluation_text(document, run)]
         parts.append(json.dumps(evaluation_json(document, run) | {"config": "as above"}))
     return drawn(*parts)
 

@@ -1,10 +1,25 @@
 """Layers, degrees and configurations in words."""
 
+from typing import get_args
+
+from formulations.instance.search import DegreesPer, ScheduleName
+from formulations.instance.workload import Recompute
+from formulations.lengths.problem import Moves
 from formulations.plan import Degrees
-from solver.report.naming import by_group, degrees_line, degrees_of, one_line, tensor_text
+from solver.report.naming import WORDS, by_group, degrees_line, degrees_of, one_line, tensor_text
+from solver.result import Reason, Status, Termination
 from tests.certified_cases import CASES
 from tests.conftest import present
 from tests.small_instances import plain_config
+
+
+def test_every_value_has_its_words() -> None:
+    values = {"recompute": Recompute, "degrees": DegreesPer, "schedule": ScheduleName}
+    values |= {"closed": Reason, "moves": Moves}
+    for kind, literal in values.items():
+        assert WORDS[kind].keys() == {*get_args(literal)}
+    assert WORDS["status"].keys() == {*Status}
+    assert WORDS["termination"].keys() == {*Termination}
 
 
 def test_unlike_tensor_groups_are_all_named() -> None:

@@ -7,7 +7,7 @@ import pytest
 from formulations.errors import InstanceError
 from formulations.instance.catalogue import gpu_catalogue
 from formulations.instance.load import load_instance
-from solver.setup.machines import Machines
+from solver.setup.first_instance import Machines
 from solver.setup.offers import with_prices
 from tests.command_line import output, run
 from tests.conftest import ROOT

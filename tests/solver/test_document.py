@@ -12,17 +12,17 @@ from formulations.errors import InstanceError
 from formulations.instance.instance import Instance, Limits, LimitsFile
 from formulations.instance.load import InstanceFile
 from formulations.instance.search import SearchFile, SearchSpace
-from solver.comparison import Comparison
 from solver.document import PlanDocument
 from solver.files import to_json
 from solver.report.compared import comparison_json
+from solver.result import Comparison
 from tests.command_line import output
 from tests.conftest import text_of
 from tests.hand_made import document_of, pipelined_result
 from tests.refusals import refusals
 from tests.resealed import change
 from tests.small_instances import random_instance
-from tests.solver.test_comparison import PLAN
+from tests.solver.test_result import PLAN
 
 LINES = text_of("json_names.txt").splitlines()
 

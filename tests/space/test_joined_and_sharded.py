@@ -11,7 +11,7 @@ from formulations.costs.plan_costs import plan_costs
 from formulations.instance import Instance
 from formulations.instance.load import parse_instance
 from formulations.space.launch import able
-from solver.evaluate.read import read_run
+from solver.evaluate.run_plan import read_run
 from solver.search.driver import solve
 from solver.simulate import step_time_ns
 from tests.conftest import present

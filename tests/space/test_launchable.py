@@ -18,7 +18,7 @@ from formulations.plan import Plan
 from formulations.space import PlanSpace, configs
 from formulations.space.launch import able, model_obstacles, zero_choices
 from formulations.space.slots import runs_order
-from solver.evaluate.read import read_run
+from solver.evaluate.run_plan import read_run
 from solver.export import megatron
 from solver.export.job import Job
 from solver.export.registry import EXPORTERS

@@ -17,7 +17,7 @@ from formulations.switching.switch import Demand, Sending, Switch, port_bound, s
 from solver.document import PlanDocument
 from solver.interrupt import TimeUp
 from solver.lengths.candidates import switch_times
-from solver.switch_document import SwitchDocument
+from solver.lengths_document import SwitchDocument
 from solver.switching import quickest
 from solver.switching.quickest import check_alike, plan_switch
 from tests.command_line import output, refused, run

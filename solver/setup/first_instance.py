@@ -1,8 +1,10 @@
-"""Machines as people, Slurm, Kubernetes and drivers name them; their GPU types by name."""
+"""A first instance file, of machines as people, Slurm, Kubernetes and drivers name them."""
 
+import json
+import os
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
@@ -16,6 +18,7 @@ from formulations.instance.machines import GpuFile, GpuType, gpu_type
 from formulations.instance.record import MOST_GPUS, shown
 from formulations.instance.validation import validated
 from formulations.instance.workload import Precision
+from solver.files import beside
 
 _MACHINES = re.compile(r"(?:(\d{1,6})x)?(\d{1,3})x([A-Za-z][\w .-]*?)(?:@(.+))?")
 ALLOWED = 'NODESxGPUSxTYPE[@NETWORK], such as 4x8xH100 or "2x4xRTX-3090@10 Gbit/s"'
@@ -255,3 +258,86 @@ def _names(nodes: str) -> Iterator[str]:
         for first, last in _NUMBERS.findall(inner[1]):
             for number in range(int(first), min(int(last or first), int(first) + MOST_GPUS) + 1):
                 yield part.replace(inner[0], str(number).zfill(len(first)))
+
+
+# The text of an instance: what is known, what is assumed, what may be added
+
+#: The networks of whole systems of 8 GPUs, and of everything else: what is assumed if nobody says.
+_SYSTEMS = {
+    "A100-40": ("EFA 4x100G", "AWS p4d.24xlarge"),
+    "A100-80": ("InfiniBand 8x HDR", "a DGX A100"),
+    "H100": ("InfiniBand 8x NDR", "a DGX H100"),
+    "H200": ("InfiniBand 8x NDR", "a DGX H200"),
+    "B200": ("InfiniBand 8x NDR", "a DGX B200"),
+}
+_ELSE = "Ethernet 100G", "machines of many clouds"
+#: Least favoured last; the first that all GPUs have is taken.
+_PRECISIONS = ("bf16", "fp16", "fp32")
+
+#: What follows for a model that the default target cannot train.
+WIDEST = """
+search:
+  target: any  # Megatron-LM, the default, cannot train this model
+"""
+
+
+@dataclass(frozen=True)
+class Training:
+    """The model, by name or by the path of its config.json, and how it is trained."""
+
+    model: str | Path
+    sequence_length: int
+    global_batch: int
+
+
+def assumed_network(machines: Machines) -> tuple[str, str]:
+    """The network of such machines, a name of the link catalogue, and who has it."""
+    system = _SYSTEMS.get(machines.gpu)
+    return system if system and machines.gpus_per_node == 8 else _ELSE
+
+
+def instance_text(
+    training: Training,
+    machines: Sequence[Machines],
+    gpus: Mapping[str, GpuType],
+    folder: Path,
+    described: Mapping[str, Sequence[str]] | None = None,
+) -> str:
+    """A commented instance, with paths relative to the folder that it will stand in.
+
+    described: the lines of GPUs that are not in the catalogue.
+    """
+    model = training.model
+    if isinstance(model, Path):
+        name = model.resolve().parent.name if model.stem == "config" else model.stem
+        origin = f"huggingface: {json.dumps(os.path.relpath(model.resolve(), folder.resolve()))}"
+    else:
+        name, origin = model, f"catalogue: {json.dumps(model)}"
+    types = [gpus[kind.gpu] for kind in machines]
+    precision = next(p for p in _PRECISIONS if all(p in gpu.peak_flops for gpu in types))
+    lines = list[str]()
+    for i, kind in enumerate(machines):
+        before = sum(other.gpu == kind.gpu for other in machines[:i])
+        number = f"-{before + 1}" if before else ""
+        named = f"      gpu: {kind.gpu}  # {gpus[kind.gpu].memory_bytes / 2**30:.4g} GiB"
+        lines += [
+            f"    - name: {kind.gpu.lower()}{number}",
+            *(described or {}).get(kind.gpu, [named]),
+            f"      gpus_per_node: {kind.gpus_per_node}",
+            f"      nodes: {kind.nodes}",
+        ]
+        if kind.network is not None:
+            lines.append(f"      inter_node: {json.dumps(kind.network)}")
+        elif sum(each.nodes for each in machines) > 1:
+            network, owner = assumed_network(kind)
+            assumed = f"assumed, as {owner}; or such as 400 Gbit/s"
+            lines.append(f"      inter_node: {network}  # {assumed}")
+        prices = kind.price or ("# price: 30 USD/h  # of one node",)
+        lines += (f"      {line}" for line in prices)
+    return beside("solver.setup", "instance.yaml.txt").format(
+        name=json.dumps(name),
+        origin=origin,
+        training=training,
+        precision=precision,
+        groups="\n".join(lines) + "\n",
+    )
