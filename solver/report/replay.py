@@ -120,7 +120,9 @@ def draw_replays(axes: "Axes", replays: Mapping[str, Replay]) -> None:
     for n, (name, replay) in enumerate(replays.items()):
         values = averages(replay, _PARTS, end_ns)
         width = _CURVE + _WIDER * (len(replays) - 1 - n)  # those over it stay narrower
-        axes.step(starts, [*values, values[-1]], where="post", label=name, linewidth=width)
+        steps = [*values, values[-1]]
+        (curve,) = axes.step(starts, steps, where="post", label=name, linewidth=width)
+        axes.axhline(replay.samples_per_s, ls=":", lw=_CURVE, color=curve.get_color())  # on average
     tenths = [end_ns * tenth // 10 for tenth in range(11)]
     axes.set_xticks(tenths, [long_time_text(ns) if ns else "0" for ns in tenths])
     axes.set_ylabel(f"samples/s, mean of every {long_time_text(end_ns // _PARTS)}")
