@@ -13,6 +13,7 @@ import re
 import stat
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from functools import cached_property, partial
@@ -261,7 +262,7 @@ def _repeated(name: str, mark: Mark, key: str, first: Mark | None) -> InstanceEr
 def resource(name: str) -> Document:
     """A parsed YAML file of the catalogue, such as workloads.yaml."""
     file = resources.files("formulations.instance").joinpath("catalogue", name)
-    return parse_document(file.read_text(encoding="utf-8"), f"catalogue/{name}", _CatalogueLoader)
+    return parse_document(file.read_text(encoding="utf-8"), f"catalogue/{name}")
 
 
 class _Loader(yaml.SafeLoader):
@@ -283,22 +284,28 @@ _Loader.add_implicit_resolver(
     list("-+0123456789"),
 )
 
-_CatalogueLoader: type[_Loader] = _Loader
 if yaml.__with_libyaml__:
 
     class _FastLoader(yaml.CSafeLoader, _Loader):
-        """libyaml is ten times as fast; as its errors have other words, for catalogues alone."""
-
-    _CatalogueLoader = _FastLoader
+        """The same, ten times as fast."""
 
 
-def parse_document(text: str, name: str, reader: type[_Loader] = _Loader) -> Document:
+def _composed(text: str) -> tuple[_Loader, yaml.Node | None]:
+    """The root of YAML text; where libyaml refuses it, PyYAML says why in its own words."""
+    if yaml.__with_libyaml__:
+        with suppress(yaml.YAMLError, UnicodeError):
+            fast = _FastLoader(text)
+            return fast, fast.get_single_node()
+    loader = _Loader(text)
+    return loader, loader.get_single_node()
+
+
+def parse_document(text: str, name: str) -> Document:
     """Values and positions of YAML text. Raises InstanceError for syntax and repeated keys."""
     if len(text) > MOST_WRITTEN_BYTES:
         raise InstanceError(name, "more than 1 MiB", "a YAML file of at most that size")
     try:
-        loader = reader(text)
-        root = loader.get_single_node()
+        loader, root = _composed(text)
         if root is None:
             raise InstanceError(f"{name}:1:1", "an empty file", "a mapping of fields")
         check_extent(name, _num_values(root, name, (), {}), MOST_WRITTEN_VALUES)
