@@ -39,23 +39,13 @@ Part = str | int | float | bool | None  #: key of a mapping, or index in a list
 Route = tuple[Part, ...]
 
 
-class Mark(NamedTuple):
-    """Line and column, both from 1."""
-
-    line: int
-    column: int
-
-    def __str__(self) -> str:
-        return f"{self.line}:{self.column}"
-
-
 class Position(NamedTuple):
-    """Where a value of a file stands, and the key before it."""
+    """Where a value of a file stands, and the key before it, as LINE:COLUMN, both from 1."""
 
     path: Route
-    mark: Mark
-    key_mark: Mark | None
-    is_list: bool
+    mark: str
+    key_mark: str | None = None
+    is_list: bool = False
 
 
 @dataclass(frozen=True)
@@ -67,7 +57,7 @@ class Document:
 
     name: str
     value: object
-    positions: Callable[[], Iterator[Position]]
+    positions: Callable[[], Iterable[Position]]
 
     @cached_property
     def _by_path(self) -> dict[Route, Position]:
@@ -233,10 +223,10 @@ def _json_positions(text: str) -> Iterator[Position]:
     """Positions of valid JSON text."""
     lines = [0, *(match.end() for match in re.finditer("\n", text))]
     path: list[Part] = []  # of the next value; its last part is None before a key
-    key_mark: Mark | None = None
+    key_mark: str | None = None
     for token in _TOKENS.finditer(text):
         line, sign = bisect_right(lines, token.start()), token[0]
-        mark = Mark(line, token.start() - lines[line - 1] + 1)
+        mark = f"{line}:{token.start() - lines[line - 1] + 1}"
         if sign in ("]", "}"):
             path.pop()
         elif sign == ",":
@@ -254,8 +244,8 @@ def _nested(name: str) -> InstanceError:
     return InstanceError(f"{name}:1:1", "too many nested levels", "at most some 100")
 
 
-def _repeated(name: str, mark: Mark, key: str, first: Mark | None) -> InstanceError:
-    problem = f"repeated; it stands in line {first and first.line} too"
+def _repeated(name: str, mark: str, key: str, first: str | None) -> InstanceError:
+    problem = f"repeated; it stands in line {str(first).partition(':')[0]} too"
     return InstanceError(f"{name}:{mark} {printable(key)}", problem, "every field once")
 
 
@@ -339,7 +329,7 @@ def _num_values(
         return counts[node]
     inner = node.value if isinstance(node, yaml.SequenceNode) else []
     if isinstance(node, yaml.MappingNode):
-        first_marks: dict[str, Mark] = {}
+        first_marks: dict[str, str] = {}
         for key, value in node.value:
             mark = _mark(key.start_mark)
             if not isinstance(key, yaml.ScalarNode):
@@ -357,7 +347,7 @@ def _num_values(
 
 
 def _yaml_positions(
-    node: yaml.Node, loader: _Loader, path: Route = (), key_mark: Mark | None = None
+    node: yaml.Node, loader: _Loader, path: Route = (), key_mark: str | None = None
 ) -> Iterator[Position]:
     """Positions of a node and of all it contains; merge keys are already flattened."""
     is_list, is_empty = isinstance(node, yaml.SequenceNode), node.value == ""
@@ -372,5 +362,5 @@ def _yaml_positions(
             yield from _yaml_positions(value, loader, (*path, name), _mark(key.start_mark))
 
 
-def _mark(mark: yaml.Mark) -> Mark:
-    return Mark(mark.line + 1, mark.column + 1)
+def _mark(mark: yaml.Mark) -> str:
+    return f"{mark.line + 1}:{mark.column + 1}"
