@@ -34,7 +34,7 @@ from solver.document import (
 from solver.files import digest, sealed
 from solver.options import SolveOptions
 from solver.result import Result, objective_weight
-from solver.simulate import replica_times, simulate_step
+from solver.simulate import Step, replica_times, simulate_step
 from solver.uncertainty import expected_error
 
 #: Part of the step that every kind of operation on the critical path counts for.
@@ -208,6 +208,11 @@ def plan_of(document: PlanDocument) -> Plan:
     replicas = tuple(replica.replica(number) for replica in document.replicas)
     order = tuple(number[name] for name in document.node_order)
     return Plan(config=document.config, node_order=order, replicas=replicas)
+
+
+def step_of(document: PlanDocument) -> Step:
+    """One step of the plan of a document; PlanError as in `costs_of`."""
+    return simulate_step(costs_of(document))
 
 
 def costs_of(document: PlanDocument) -> PlanCosts:

@@ -115,6 +115,9 @@ def show_command(
 
 def report_command(
     plan: Path = argument("PLAN", "Plan, front, switch or lengths file."),
+    other: Path | None = typer.Argument(
+        None, metavar="OTHER", help="Another plan file, to show beside PLAN."
+    ),
     out: Path = option("The page to write.", Path("report.html")),
     trace: Path | None = option("Also write one step here, for Perfetto (ui.perfetto.dev)."),
 ) -> None:
@@ -122,16 +125,17 @@ def report_command(
 
     It is checked as `show` does.
     """
-    from solver.cli.kinds import checked_kind, part_of
+    from solver.cli.kinds import checked_kind, page_of, part_of
 
-    check_writable(out, trace, keep=(plan,))
+    check_writable(out, trace, keep=(plan, other))
     kind, document = checked_kind(plan)
-    files = {out: part_of(kind, "page", "report")}
+    beside = None if other is None else (checked_plan(other), str(other))
+    texts = {out: page_of(kind, document, str(plan), beside)}
     if trace is not None:
-        files[trace] = part_of(kind, "trace", "--trace")
-    for path, write in files.items():
-        write_text(path, write(document))
-    say(f"wrote {' and '.join(map(str, files))}")
+        texts[trace] = part_of(kind, "trace", "--trace")(document)
+    for path, text in texts.items():
+        write_text(path, text)
+    say(f"wrote {' and '.join(map(str, texts))}")
 
 
 def export_command(
@@ -160,11 +164,10 @@ def diff_command(first: Path = PLAN, second: Path = argument("PLAN", "Another on
 
     Both are checked as `show` does.
     """
-    from solver.report.compared import difference
+    from solver.report.compared import difference, distinct_names
 
     a, b = checked_plan(first), checked_plan(second)
-    names = ("first", "second") if first.name == second.name else (first.name, second.name)
-    print_report(difference(a, b, names))
+    print_report(difference(a, b, distinct_names(str(first), str(second))))
 
 
 def explain_command(

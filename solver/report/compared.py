@@ -3,13 +3,14 @@
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from operator import attrgetter
+from pathlib import Path
 
 from rich.console import RenderableType
 
 from formulations.instance.targets import TARGETS
 from formulations.units import seconds
 from solver.document import PlanDocument
-from solver.plan_figures import costs_of
+from solver.plan_figures import step_of
 from solver.report.assumptions import calibration_lines
 from solver.report.critical import summary
 from solver.report.layout import Grid, Labelled, Lines, spaced, table_of
@@ -27,7 +28,6 @@ from solver.result import (
     Status,
     by_saving,
 )
-from solver.simulate import simulate_step
 
 _HOUR_NS = 3600e9
 #: Gains that differ by less are told as one.
@@ -148,9 +148,15 @@ FIELDS: tuple[
 )
 
 
+def distinct_names(first: str, second: str) -> tuple[str, str]:
+    """What two plan files are called: by their names, unless these are the same."""
+    names = Path(first).name, Path(second).name
+    return ("first", "second") if len({*names}) == 1 else names
+
+
 def difference(
     first: PlanDocument, second: PlanDocument, names: tuple[str, str]
-) -> list[RenderableType]:
+) -> tuple[Labelled, str, Grid]:
     """Both plans in words, then every figure that is not 0 in both, and the difference."""
     lines, rows = [], []
     for name, plan in zip(names, (first, second), strict=True):
@@ -166,7 +172,7 @@ def difference(
         if label == "MFU":
             changed = f"{100 * change:+.1f} points"
         rows.append((label, text(a, largest), text(b, largest), changed if change else "none"))
-    return [Labelled(lines), "", Grid(("",), (*names, "difference"), rows)]
+    return Labelled(lines), "", Grid(("",), (*names, "difference"), rows)
 
 
 # What runs today, and the best plan
@@ -174,7 +180,7 @@ def difference(
 
 def evaluation_text(document: PlanDocument, evaluation: Evaluation) -> list[RenderableType]:
     """Stages, memory, time, limits that are broken, distance from the best, single changes."""
-    lines = [*figures(document), *summary(document, simulate_step(costs_of(document)))]
+    lines = [*figures(document), *summary(document, step_of(document))]
     for row in alike(document):
         limit = row.figures.memory_limit_bytes
         over = row.figures.memory_bytes - limit
@@ -272,7 +278,7 @@ def explanation(document: PlanDocument, answers: Sequence[Answer]) -> list[Rende
         f"saved: {what} per sequence against it, as proved"
     )
     labels = [
-        *summary(document, simulate_step(costs_of(document))),
+        *summary(document, step_of(document)),
         ("memory", tightest(document)),
         *second_best_lines(document),
         *calibration_lines(document),
