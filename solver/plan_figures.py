@@ -31,7 +31,7 @@ from solver.document import (
     StepDocument,
     config_counts,
 )
-from solver.files import digest, sealed
+from solver.files import digest, fields_of, sealed
 from solver.options import SolveOptions
 from solver.result import Result, objective_weight
 from solver.simulate import Step, replica_times, simulate_step
@@ -177,21 +177,15 @@ def build_document(result: Result, options: SolveOptions) -> PlanDocument:
         bound_s = result.bound / weight / 1e9
     return sealed(
         PlanDocument(
-            status=result.status,
-            termination=result.termination,
-            method=result.method,
-            requested_gap=result.requested_gap,
+            **fields_of(result, "status", "termination", "method", "requested_gap", "gap"),
+            **fields_of(result, "runtime_s", "second_best", "instance"),
             seed=options.seed,
             minimize=result.instance.objective.minimize,
             target=result.instance.search.target,
             lower_bound_s=bound_s,
-            gap=result.gap,
-            runtime_s=result.runtime_s,
-            second_best=result.second_best,
             history=result.log.history,
             configs=config_counts(result.log.configs),
             closed_configs=result.log.configs,
-            instance=result.instance,
             **figures,
         )
     )

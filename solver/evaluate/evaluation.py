@@ -20,6 +20,7 @@ from formulations.units import seconds
 from solver.document import PlanDocument
 from solver.evaluate.launched import block_boundaries
 from solver.evaluate.run_plan import Planned, judged, settled
+from solver.files import fields_of
 from solver.lengths.candidates import Candidates
 from solver.lengths.choose import build_lengths, check_limits, choose
 from solver.lengths_document import LengthsDocument
@@ -118,7 +119,7 @@ def _changes(planned: Planned, best: Plan) -> Iterator[tuple[str, Planned]]:
 
 
 def _taking(config: Configuration, target: Configuration, fields: Sequence[str]) -> Configuration:
-    return config.model_copy(update={name: getattr(target, name) for name in fields})
+    return config.model_copy(update=fields_of(target, *fields))
 
 
 def _with_degrees(

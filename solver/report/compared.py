@@ -10,6 +10,7 @@ from rich.console import RenderableType
 from formulations.instance.targets import TARGETS
 from formulations.units import seconds
 from solver.document import PlanDocument
+from solver.files import fields_of
 from solver.plan_figures import step_of
 from solver.report.assumptions import calibration_lines
 from solver.report.critical import summary
@@ -97,9 +98,7 @@ def comparison_json(comparison: Comparison) -> dict[str, object]:
         "lower_bound": scaled(comparison.bound),
         "methods": [
             {
-                "method": finding.method,
-                "status": finding.status,
-                "termination": finding.termination,
+                **fields_of(finding, "method", "status", "termination"),
                 "config": finding.config and finding.config.model_dump(mode="json"),
                 "step_time_s": scaled(finding.step_time_ns, 1e9),
                 "objective": scaled(finding.objective),
@@ -260,8 +259,7 @@ def evaluation_json(document: PlanDocument, evaluation: Evaluation) -> dict[str,
             "status": best.status,
             "target": best.instance.search.target,
             "step_time_s": None if best.step_time_ns is None else best.step_time_ns / 1e9,
-            "above_best": evaluation.above_best,
-            "above_bound": evaluation.above_bound,
+            **fields_of(evaluation, "above_best", "above_bound"),
         },
         "changes": answers_json(evaluation.changes),
     }
@@ -337,16 +335,12 @@ def shortlist_text(best: Result, plans: Shortlist) -> list[RenderableType]:
 def shortlist_json(plans: Shortlist) -> dict[str, object]:
     """The same as data; shares of 1, steps in s."""
     return {
-        "candidates": plans.candidates,
-        "complete": plans.complete,
-        "margin": plans.margin,
+        **fields_of(plans, "candidates", "complete", "margin"),
         "plans": [
             {
                 "config": listed.plan.config.model_dump(mode="json"),
                 "step_time_s": seconds(listed.step_time_ns),
-                "behind": listed.behind,
-                "chance": listed.chance,
-                "gain": listed.gain,
+                **fields_of(listed, "behind", "chance", "gain"),
             }
             for listed in plans.listed
         ],

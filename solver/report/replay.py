@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from rich.console import RenderableType
 
+from solver.files import fields_of
 from solver.replay.player import CAUSES, Cause, Replay
 from solver.replay.policy import Policy
 from solver.report.chart import COLOURS, picture
@@ -66,10 +67,7 @@ def replay_json(runs: Mapping[str, tuple[Policy, Replay]]) -> dict[str, object]:
     """The same as data; `spans` are [start, end, cause, ready nodes, steps kept], in s."""
     return {
         name: {
-            "complete": replay.complete,
-            "samples": replay.samples,
-            "steps": replay.steps,
-            "samples_per_s": replay.samples_per_s,
+            **fields_of(replay, "complete", "samples", "steps", "samples_per_s"),
             "samples_per_s_between_steps": replay.samples_per_s_between_steps,
             "time_by_cause_s": {
                 cause: time_ns / 1e9 for cause, time_ns in replay.time_by_cause_ns.items()
