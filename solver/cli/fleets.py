@@ -206,7 +206,7 @@ def replay_command(
     from solver.replay.player import replay
     from solver.replay.policies import InstancePolicies, PolicyOptions
     from solver.replay.trace import read_trace, regular_trace
-    from solver.report.replay import replay_json, replay_picture, replay_text
+    from solver.report.fleet import replay_json, replay_picture, replay_text
 
     check_writable(svg, keep=(instance, trace))
     allowed: dict[str, PolicyName] = {name: name for name in get_args(PolicyName)}

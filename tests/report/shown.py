@@ -42,13 +42,12 @@ from solver.report.compared import (
     evaluation_text,
     explanation,
 )
-from solver.report.fleet import fleet_text
+from solver.report.fleet import draw_replays, fleet_text, replay_json, replay_text
 from solver.report.front import Figures, front_report, subset_lines
 from solver.report.front_picture import Mark, draw_front, front_page
 from solver.report.html.page import html_page
 from solver.report.layout import Labelled, draw
 from solver.report.lengths import lengths_page, step_text, switch_page, switch_text
-from solver.report.replay import draw_replays, replay_json, replay_text
 from solver.report.step import chrome_trace, rows_of, timeline_data, timeline_table
 from solver.report.text import chain_text, plan_text, solution_text
 from solver.result import (
