@@ -3,12 +3,9 @@
 from pathlib import Path
 from typing import Literal
 
-import typer
-
 from formulations.errors import PlannerError
-from solver.cli import search_options
 from solver.cli.files import check_folder, check_writable, checked_plan, write_folder, write_text
-from solver.cli.search_options import all_cores, argument, flag, limit, option
+from solver.cli.search_options import all_cores, argument, option
 from solver.cli.terminal import print_either, print_report, say, steps_display
 from solver.options import ExportTarget
 
@@ -25,12 +22,10 @@ REFUSED, UNPROVED = 1, 5
 
 
 def verify_command(
-    plan: Path = argument("PLAN", "Plan, front, fleet, switch or lengths file."),
-    instance: Path | None = option(
-        "Also compare with this instance file, which the plan should be for."
-    ),
-    quick: bool = flag("--quick", "Leave what an exhaustive search closed at its word."),
-    time_limit: float | None = limit("Longest time for proofs."),
+    plan: Path,
+    instance: Path | None = None,
+    quick: bool = False,
+    time_limit: float | None = None,
 ) -> None:
     """Check every constraint, figure and proof of a plan again.
 
@@ -72,17 +67,11 @@ def verify_command(
 
 
 def show_command(
-    plan: Path | None = typer.Argument(
-        None, metavar="PLAN", help="Plan, front, fleet, switch or lengths file."
-    ),
-    svg: Path | None = option("Draw a front here."),
-    study: Path | None = option(
-        "Instead of a PLAN how far the searches have come that --study keeps there, in "
-        "use or not: what is closed, the best plan, its bound, what is open.",
-        metavar="STUDY",
-    ),
-    as_json: bool = flag("--json", "Of a --study, print one JSON object instead of text."),
-    details: bool = search_options.DETAILS,
+    plan: Path | None = None,
+    svg: Path | None = None,
+    study: Path | None = None,
+    as_json: bool = False,
+    details: bool = False,
 ) -> None:
     """Show the stages, places and timeline of a plan, or how far a study has come.
 
@@ -139,10 +128,10 @@ def report_command(
 
 
 def export_command(
-    plan: Path = PLAN,
-    to: ExportTarget = option("Who is to run it.", ...),
-    out: Path = option("New folder for the files.", ..., metavar="DIR"),
-    own_model: bool = flag("--own-model", "The model is yours: write and refuse nothing of it."),
+    plan: Path,
+    to: ExportTarget,
+    out: Path,
+    own_model: bool = False,
 ) -> None:
     """Write the files with which a framework launches PLAN, and what starts its processes.
 
@@ -171,11 +160,11 @@ def diff_command(first: Path = PLAN, second: Path = argument("PLAN", "Another on
 
 
 def explain_command(
-    plan: Path = PLAN,
-    as_json: bool = search_options.JSON,
-    time_limit: float = limit("For all changes together.", 60.0),
-    gap: float = search_options.gap_option(0.001),
-    workers: int | None = search_options.WORKERS,
+    plan: Path,
+    as_json: bool = False,
+    time_limit: float = 60.0,
+    gap: float = 0.001,
+    workers: int | None = None,
 ) -> None:
     """Say what limits the step of PLAN, and what other machines or strategies would save.
 
@@ -196,14 +185,12 @@ def explain_command(
 
 
 def switch_command(
-    before: Path = argument("FROM", PLAN_HELP),
-    after: Path = argument("TO", "Another one, of the same model and machines."),
-    moves: Literal["parameters", "gradients", "both"] = option(
-        "What moves; gradients are accumulated ones, reduced before.", "parameters"
-    ),
-    out: Path | None = option("Write the switch here."),
-    as_json: bool = search_options.JSON,
-    time_limit: float | None = limit("Longest time to beat the published rule."),
+    before: Path,
+    after: Path,
+    moves: Literal["parameters", "gradients", "both"] = "parameters",
+    out: Path | None = None,
+    as_json: bool = False,
+    time_limit: float | None = None,
 ) -> None:
     """Plan the switch from one plan to another: who sends which slices to whom, soonest done.
 
