@@ -5,16 +5,12 @@ from typing import Literal
 
 from formulations.errors import PlannerError
 from solver.cli.files import check_folder, check_writable, checked_plan, write_folder, write_text
-from solver.cli.search_options import all_cores, argument, option
+from solver.cli.search_options import all_cores
 from solver.cli.terminal import print_either, print_report, say, steps_display
 from solver.options import ExportTarget
 
 #: Claims that are named one by one.
 EXAMPLES = 20
-
-PLAN_HELP = "Plan file written by solve --out."
-PLAN = argument("PLAN", PLAN_HELP)
-
 
 #: Exit codes: a file is not what solve wrote, or its claims are wrong; nothing is wrong, but not
 #: all that it claims was proved again.
@@ -103,12 +99,10 @@ def show_command(
 
 
 def report_command(
-    plan: Path = argument("PLAN", "Plan, front, switch or lengths file."),
-    other: Path | None = typer.Argument(
-        None, metavar="OTHER", help="Another plan file, to show beside PLAN."
-    ),
-    out: Path = option("The page to write.", Path("report.html")),
-    trace: Path | None = option("Also write one step here, for Perfetto (ui.perfetto.dev)."),
+    plan: Path,
+    other: Path | None = None,
+    out: Path = Path("report.html"),
+    trace: Path | None = None,
 ) -> None:
     """Write a plan as one HTML file that needs no network.
 
@@ -148,7 +142,7 @@ def export_command(
     say(f"{EXPORTERS[to].name}: wrote {names} to {out}; README.md says how to start it.")
 
 
-def diff_command(first: Path = PLAN, second: Path = argument("PLAN", "Another one.")) -> None:
+def diff_command(first: Path, second: Path) -> None:
     """Show where two plans differ: degrees, time by cost term, memory, money.
 
     Both are checked as `show` does.

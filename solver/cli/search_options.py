@@ -10,7 +10,6 @@ from operator import getitem
 from typing import Annotated, Any, ParamSpec
 
 import typer
-from typer.models import ParameterInfo
 
 from formulations.errors import PlannerError
 from solver.options import MAX_WORKERS, Engine
@@ -62,16 +61,6 @@ def all_cores() -> int:
     return len(os.sched_getaffinity(0))
 
 
-def option(text: str, default: object = None) -> Any:
-    """An option with its help text."""
-    return typer.Option(default, help=text)
-
-
-def argument(name: str, text: str) -> Any:
-    """What must be given, by its place, with its help text."""
-    return typer.Argument(..., metavar=name, help=text)
-
-
 #: What options.toml says of parameters, by command.
 OPTIONS: dict[str, dict[str, Any]] = tomllib.loads(
     resources.files("solver.cli").joinpath("options.toml").read_text(encoding="utf-8")
@@ -80,16 +69,10 @@ _CHECKS = {"finite": finite, "positive": positive, "below_one": _below_one}
 
 
 def with_options(name: str, command: Callable[P, None]) -> Callable[P, None]:
-    """The command, whose parameters are its options and arguments as options.toml says.
-
-    What a parameter's default says of it comes first.
-    """
+    """The command, whose parameters are its options and arguments as options.toml says."""
     signature = inspect.signature(command, eval_str=True)
     parameters = []
     for parameter in signature.parameters.values():
-        if isinstance(parameter.default, ParameterInfo):
-            parameters.append(parameter)
-            continue
         stated = (table.get(parameter.name, {}) for table in (OPTIONS["shared"], OPTIONS[name]))
         shared, own = ({"help": text} if isinstance(text, str) else text for text in stated)
         settings = {**shared, **own}
