@@ -254,14 +254,15 @@ def _model(model: str, where: str) -> _Model:
     """The model; `where`: what names it, for errors."""
     from formulations.instance.catalogue import catalogue_entry
     from formulations.instance.huggingface_model import architecture_from_config, maximum_positions
-    from formulations.instance.resolve_workload import config_name, from_config
+    from formulations.instance.resolve_workload import config_name, read_config
 
     if not _names_file(model):
         entry = catalogue_entry(model, where)
         return _Model(entry.sizes, model, entry.source, entry.sequence_length, entry.global_batch)
     path = Path(model)
-    architecture = from_config(path, architecture_from_config)
-    tokens = min(from_config(path, maximum_positions) or DEFAULT_TOKENS, DEFAULT_TOKENS)
+    config = read_config(path)
+    architecture = architecture_from_config(config)
+    tokens = min(maximum_positions(config) or DEFAULT_TOKENS, DEFAULT_TOKENS)
     return _Model(architecture, config_name(path), model, tokens, None)
 
 

@@ -61,6 +61,7 @@ from solver.result import (
     Status,
     Termination,
 )
+from tests.architectures import parsed_config
 from tests.certified_cases import CASES
 from tests.conftest import ROOT
 from tests.hand_made import document_of, pipelined_result, planless_result
@@ -305,7 +306,7 @@ def planless() -> str:
 def catalogued() -> str:
     """Two GPUs, and a chain in which blocks of two kinds take turns: those of a kind in one row."""
     path = ROOT / "tests" / "data" / "huggingface" / "gpt-oss-20b.json"
-    sizes = sizes_from_config(json.loads(path.read_text(encoding="utf-8")), "c")
+    sizes = sizes_from_config(parsed_config(json.loads(path.read_text(encoding="utf-8"))))
     workload = build_workload(
         sizes, name="w", source="t", sequence_length=256, global_batch=8, flash_attention=True
     )
