@@ -4,19 +4,27 @@ The model is named in the catalogue, described by a `config.json`, or given by i
 attention: which GPUs have it, in which precisions, and whether plans do.
 """
 
-from functools import partial
+from collections.abc import Mapping
+from functools import cache, partial
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
+
+from pydantic import Field
 
 from formulations.errors import InstanceError
-from formulations.instance.catalogue import workload_catalogue
 from formulations.instance.cluster import Cluster
-from formulations.instance.documents import Place, json_document, read_text
+from formulations.instance.documents import (
+    Place,
+    json_document,
+    read_text,
+    resource,
+    suggestion,
+)
 from formulations.instance.huggingface import Config
 from formulations.instance.huggingface_model import architecture_from_config
 from formulations.instance.machines import FLASH_CAPABILITY
 from formulations.instance.profile import WrittenProfile
-from formulations.instance.record import Batch, Name, Section, Text, printable, shown
+from formulations.instance.record import Batch, Name, Record, Section, Text, printable, shown
 from formulations.instance.sizes import TransformerSizes
 from formulations.instance.transformer import Architecture, build_workload
 from formulations.instance.workload import FLASH_PRECISIONS, OptimizerState, Precision, Workload
@@ -57,6 +65,34 @@ class WorkloadFile(Section):
 
 
 _GRADIENT_BYTES = {"fp32": 4, "fp16": 2, "bf16": 2}
+
+
+class CatalogueEntry(Record):
+    """A published architecture with the sequence length and batch it is usually trained with."""
+
+    source: str = Field(min_length=1)
+    sequence_length: int = Field(ge=1)
+    global_batch: int = Field(ge=1)  #: sequences
+    sizes: TransformerSizes
+
+    def workload(self, name: str) -> Workload:
+        """The entry as a workload."""
+        return build_workload(self.sizes, name=name, **self.model_dump(exclude={"sizes"}))
+
+
+@cache
+def workload_catalogue() -> Mapping[str, CatalogueEntry]:
+    """Published architectures, by name: `catalogue/workloads.yaml`."""
+    entries: Any = resource("workloads.yaml").value
+    return {name: CatalogueEntry.model_validate(entry) for name, entry in entries.items()}
+
+
+def catalogue_entry(name: str, where: str) -> CatalogueEntry:
+    """The published architecture of that name; InstanceError, with close names, without one."""
+    entries = workload_catalogue()
+    if name not in entries:
+        raise InstanceError(where, repr(name) + suggestion(name, list(entries)), ", ".join(entries))
+    return entries[name]
 
 
 def resolve_workload(

@@ -38,8 +38,8 @@ def init_command(
     force: bool = False,
 ) -> None:
     """Write a first instance, with comments; asks for what no option says."""
-    from formulations.instance.catalogue import gpu_catalogue
     from formulations.instance.load import parse_instance
+    from formulations.instance.machines import gpu_catalogue
     from formulations.instance.targets import TARGETS
     from solver.report.text import cluster_text
     from solver.setup import first_instance as setup
@@ -147,8 +147,8 @@ def profile_command(
     except ImportError:
         need = "profile needs PyTorch: pip install 'hetplan[torch]', or torch as your GPU needs it"
         raise PlannerError(need) from None
-    from formulations.instance.catalogue import gpu_catalogue
     from formulations.instance.load import check_profile
+    from formulations.instance.machines import gpu_catalogue
     from solver.measure import layer_profile as measuring
     from solver.report.quantities import time_text
     from solver.setup.first_instance import catalogue_name
@@ -252,9 +252,8 @@ class _Model(NamedTuple):
 
 def _model(model: str, where: str) -> _Model:
     """The model; `where`: what names it, for errors."""
-    from formulations.instance.catalogue import catalogue_entry
     from formulations.instance.huggingface_model import architecture_from_config, maximum_positions
-    from formulations.instance.resolve_workload import config_name, read_config
+    from formulations.instance.resolve_workload import catalogue_entry, config_name, read_config
 
     if not _names_file(model):
         entry = catalogue_entry(model, where)

@@ -20,7 +20,6 @@ from pydantic import Field
 
 from formulations.errors import InstanceError, PlanError, all_of
 from formulations.instance import Instance, NodeGroup
-from formulations.instance.catalogue import catalogue_entry
 from formulations.instance.documents import (
     Document,
     Place,
@@ -33,6 +32,7 @@ from formulations.instance.load import parse_instance
 from formulations.instance.machines import MOST_FACTOR
 from formulations.instance.profile import PeakMemory
 from formulations.instance.record import Batch, Count, Name, Record
+from formulations.instance.resolve_workload import catalogue_entry
 from formulations.instance.search import ScheduleName, ZeroStage
 from formulations.instance.validation import validated
 from formulations.instance.workload import Recompute

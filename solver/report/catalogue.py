@@ -5,7 +5,8 @@ from collections.abc import Callable, Mapping, Sequence
 from rich.console import RenderableType
 
 from formulations.instance import GpuType, Layer, Workload
-from formulations.instance.catalogue import gpu_catalogue, workload_catalogue
+from formulations.instance.machines import gpu_catalogue
+from formulations.instance.resolve_workload import workload_catalogue
 from formulations.instance.workload import PRECISIONS, Precision
 from formulations.units import GIB
 from solver.files import fields_of

@@ -5,9 +5,9 @@ import json
 import pytest
 
 from formulations.errors import InstanceError
-from formulations.instance.catalogue import workload_catalogue
 from formulations.instance.huggingface import config_from_sizes, model_types, sizes_from_config
 from formulations.instance.huggingface_model import maximum_positions
+from formulations.instance.resolve_workload import workload_catalogue
 from formulations.instance.workload import Workload
 from tests.architectures import CONFIGS, PUBLISHED, build, config_of, parsed_config
 from tests.recorded import Cases, as_recorded, digest, recorded

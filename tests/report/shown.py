@@ -18,8 +18,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from rich.console import RenderableType
 
-from formulations.instance.catalogue import gpu_catalogue
 from formulations.instance.huggingface import sizes_from_config
+from formulations.instance.machines import gpu_catalogue
 from formulations.instance.transformer import build_workload
 from solver.clusters.front import Measure
 from solver.document import PlanDocument
