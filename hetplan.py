@@ -691,23 +691,29 @@ def report(
     plan: "Solution | Front | Lengths | Switch | str | Path",
     out: str | Path = "report.html",
     *,
+    other: "Plan | None" = None,
     trace: str | Path | None = None,
 ) -> None:
-    """Writes one HTML page that needs no network; trace: of a plan, one step for Perfetto."""
-    from solver.cli.files import check_writable, write_text
-    from solver.cli.kinds import checked_kind, part_of
+    """Writes one HTML page that needs no network; of a plan `other`, to show beside it, too.
 
+    trace: of a plan, one step for Perfetto.
+    """
+    from solver.cli.files import check_writable, write_text
+    from solver.cli.kinds import checked_kind, page_of, part_of
+
+    names = [str(p) if isinstance(p, str | Path) else "plan.json" for p in (plan, other)]
     if isinstance(plan, str | Path):
         kind, document = checked_kind(Path(plan))
     else:
         document = plan.document
         kind = _kind(document)
-    files = {Path(out): part_of(kind, "page", "report")}
+    beside = None if other is None else (_checked(other), names[1])
+    texts = {Path(out): page_of(kind, document, names[0], beside)}
     if trace is not None:
-        files[Path(trace)] = part_of(kind, "trace", "trace")
-    check_writable(*files)
-    for path, write in files.items():
-        write_text(path, write(document))
+        texts[Path(trace)] = part_of(kind, "trace", "trace")(document)
+    check_writable(*texts)
+    for path, text in texts.items():
+        write_text(path, text)
 
 
 def lengths(

@@ -31,7 +31,7 @@ from bench.read_published import read_all
 from bench.records import reference
 from formulations.costs.compute import Passes, analytic_s
 from formulations.instance import GpuType, Layer
-from formulations.instance.catalogue import gpu_catalogue
+from formulations.instance.machines import gpu_catalogue
 from formulations.instance.workload import Precision
 
 Floats = NDArray[np.float64]

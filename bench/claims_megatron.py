@@ -8,8 +8,8 @@ from bench.claims import FOLDER, Outcome, Point, Study, Values, falls, speed, th
 from bench.gpt_rows import MEGATRON_RUNS, MEGATRON_VOCABULARY
 from bench.published_times import gpt
 from bench.records import json_of
-from formulations.instance.catalogue import gpu_catalogue
 from formulations.instance.load import load_instance
+from formulations.instance.machines import gpu_catalogue
 
 PAPER = "Narayanan et al. 2021"
 BATCH = "workload.global_batch"

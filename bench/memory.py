@@ -29,7 +29,7 @@ from bench.runs import Row
 from formulations.costs.memory import MemoryParts, layer_memory
 from formulations.costs.plan_costs import plan_costs
 from formulations.instance import Cluster, Instance, Limits, SearchSpace, Workload
-from formulations.instance.catalogue import gpu_catalogue
+from formulations.instance.machines import gpu_catalogue
 from formulations.instance.sizes import MoeSizes, TransformerSizes
 from formulations.instance.transformer import build_workload
 from formulations.instance.workload import Layer, Recompute

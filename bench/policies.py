@@ -29,7 +29,7 @@ from solver.replay.player import Replay, replay
 from solver.replay.policies import InstancePolicies, PolicyName, PolicyOptions, fleet_policy
 from solver.replay.policy import Policy
 from solver.replay.trace import Event, Trace, length_ns, regular_trace
-from solver.report.replay import replay_picture
+from solver.report.fleet import replay_picture
 
 TRACES = Path(__file__).parent / "traces"
 SEED = 0  # of the nodes that fail

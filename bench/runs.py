@@ -18,8 +18,8 @@ from formulations.costs.plan_costs import plan_costs
 from formulations.costs.tables import CostTables, build_tables
 from formulations.decisions import Decisions
 from formulations.instance import GpuType, Instance
-from formulations.instance.catalogue import workload_catalogue
 from formulations.instance.load import parse_instance
+from formulations.instance.resolve_workload import workload_catalogue
 from formulations.plan import Configuration, Degrees, Plan
 from solver.simulate import step_time_ns
 

@@ -101,6 +101,11 @@ def joined_names(kinds: Sequence[str]) -> str:
     return f"a {', '.join(first)} or {last} file" if first else f"a {last} file"
 
 
+def fields_of(value: object, *names: str) -> dict[str, Any]:
+    """Some fields of a value, by name."""
+    return {name: getattr(value, name) for name in names}
+
+
 def beside(package: str, name: str) -> str:
     """The text of a file that stands beside the code of a package, such as a template."""
     return resources.files(package).joinpath(name).read_text(encoding="utf-8")

@@ -31,10 +31,10 @@ from solver.document import (
     StepDocument,
     config_counts,
 )
-from solver.files import digest, sealed
+from solver.files import digest, fields_of, sealed
 from solver.options import SolveOptions
 from solver.result import Result, objective_weight
-from solver.simulate import replica_times, simulate_step
+from solver.simulate import Step, replica_times, simulate_step
 from solver.uncertainty import expected_error
 
 #: Part of the step that every kind of operation on the critical path counts for.
@@ -177,21 +177,15 @@ def build_document(result: Result, options: SolveOptions) -> PlanDocument:
         bound_s = result.bound / weight / 1e9
     return sealed(
         PlanDocument(
-            status=result.status,
-            termination=result.termination,
-            method=result.method,
-            requested_gap=result.requested_gap,
+            **fields_of(result, "status", "termination", "method", "requested_gap", "gap"),
+            **fields_of(result, "runtime_s", "second_best", "instance"),
             seed=options.seed,
             minimize=result.instance.objective.minimize,
             target=result.instance.search.target,
             lower_bound_s=bound_s,
-            gap=result.gap,
-            runtime_s=result.runtime_s,
-            second_best=result.second_best,
             history=result.log.history,
             configs=config_counts(result.log.configs),
             closed_configs=result.log.configs,
-            instance=result.instance,
             **figures,
         )
     )
@@ -208,6 +202,11 @@ def plan_of(document: PlanDocument) -> Plan:
     replicas = tuple(replica.replica(number) for replica in document.replicas)
     order = tuple(number[name] for name in document.node_order)
     return Plan(config=document.config, node_order=order, replicas=replicas)
+
+
+def step_of(document: PlanDocument) -> Step:
+    """One step of the plan of a document; PlanError as in `costs_of`."""
+    return simulate_step(costs_of(document))
 
 
 def costs_of(document: PlanDocument) -> PlanCosts:

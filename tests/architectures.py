@@ -1,9 +1,10 @@
 """Sizes of published models that several tests count, and their workloads."""
 
 import json
+from collections.abc import Mapping
 from functools import cache
 
-from formulations.instance.huggingface import sizes_from_config
+from formulations.instance.huggingface import Config, sizes_from_config
 from formulations.instance.sizes import MoeSizes, TransformerSizes, WindowSizes
 from formulations.instance.transformer import Architecture, build_workload
 from formulations.instance.workload import Layer, OptimizerState, Precision, Workload
@@ -18,6 +19,11 @@ PUBLISHED = {
 }
 
 
+def parsed_config(fields: Mapping[str, object]) -> Config:
+    """A config.json that is called c in errors."""
+    return Config(fields, lambda path: " ".join(("c", *path)))
+
+
 def config_of(name: str, **changes: object) -> dict[str, object]:
     """The config.json of a model, with changes; of no name these alone."""
     base = json.loads((CONFIGS / f"{name}.json").read_text("utf-8")) if name else {}
@@ -25,7 +31,7 @@ def config_of(name: str, **changes: object) -> dict[str, object]:
 
 
 def _published(name: str, **changes: object) -> TransformerSizes:
-    sizes = sizes_from_config(config_of(name), "c")
+    sizes = sizes_from_config(parsed_config(config_of(name)))
     assert isinstance(sizes, TransformerSizes)
     return sizes.but(**changes)
 

@@ -3,9 +3,9 @@
 from pathlib import Path
 
 from formulations.instance import Instance
-from formulations.instance.catalogue import links_of
 from formulations.instance.documents import parse_document
 from formulations.instance.load import parse_instance
+from formulations.instance.machines import links_of
 from tests.conftest import ROOT, text_of
 
 DATA = ROOT / "tests" / "data"

@@ -8,7 +8,6 @@ from typing import Annotated, NamedTuple
 from pydantic import Field, Tag, model_validator
 
 from formulations.errors import Mistakes, joined
-from formulations.instance.catalogue import gpu_catalogue, link_catalogue
 from formulations.instance.documents import Place
 from formulations.instance.machines import (
     NETWORK_LATENCY_S,
@@ -25,7 +24,9 @@ from formulations.instance.machines import (
     ZoneLink,
     ZonePair,
     find_link,
+    gpu_catalogue,
     gpu_type,
+    link_catalogue,
 )
 from formulations.instance.record import (
     FROM_LIST,

@@ -12,9 +12,11 @@ import os
 import re
 import stat
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
+from functools import cached_property, partial
 from importlib import resources
 from pathlib import Path
 from typing import NamedTuple, TypeVar, cast
@@ -34,55 +36,49 @@ from formulations.instance.record import (
 
 Entry = TypeVar("Entry")
 Part = str | int | float | bool | None  #: key of a mapping, or index in a list
+Route = tuple[Part, ...]
 
 
-class Mark(NamedTuple):
-    """Line and column, both from 1."""
+class Position(NamedTuple):
+    """Where a value of a file stands, and the key before it, as LINE:COLUMN, both from 1."""
 
-    line: int
-    column: int
-
-    def __str__(self) -> str:
-        return f"{self.line}:{self.column}"
-
-
-@dataclass(frozen=True)
-class Node:
-    """Positions of one value of a file, of the key before it, and of all that is in it."""
-
-    mark: Mark
+    path: Route
+    mark: str
+    key_mark: str | None = None
     is_list: bool = False
-    children: Mapping[Part, "Node"] = field(default_factory=dict)
-    key_mark: Mark | None = None
 
 
 @dataclass(frozen=True)
 class Document:
-    """A parsed file: its name in messages, its plain values, and their positions."""
+    """A parsed file: its name in messages, its plain values, and where they stand.
+
+    positions: of all values, outer ones first; worked out when somebody asks for one.
+    """
 
     name: str
     value: object
-    root: Node
+    positions: Callable[[], Iterable[Position]]
+
+    @cached_property
+    def _by_path(self) -> dict[Route, Position]:
+        return {position.path: position for position in self.positions()}
 
     def where(self, path: Sequence[Part], *, key: bool = False) -> str:
         """`FILE:LINE:COLUMN PATH` of a field, its name (`key`), or of what would contain it."""
-        node: Node | None = self.root
-        mark, text = self.root.mark, ""
+        position: Position | None = self._by_path[()]
+        mark, text = self._by_path[()].mark, ""
         for i, part in enumerate(path):
             name = printable(str(part))
-            text += f"[{name}]" if node and node.is_list else f".{name}"
-            node = node and node.children.get(part)
-            if node:
-                at_key = key and i == len(path) - 1 and node.key_mark
-                mark = at_key or node.mark
+            text += f"[{name}]" if position and position.is_list else f".{name}"
+            position = self._by_path.get(tuple(path[: i + 1]))
+            if position:
+                at_key = key and i == len(path) - 1 and position.key_mark
+                mark = at_key or position.mark
         return f"{self.name}:{mark}{text and ' '}{text.removeprefix('.')}"
 
     def has(self, path: Sequence[Part]) -> bool:
         """Whether the file has a field at this path."""
-        node: Node | None = self.root
-        for part in path:
-            node = node and node.children.get(part)
-        return node is not None
+        return tuple(path) in self._by_path
 
 
 @dataclass(frozen=True)
@@ -194,7 +190,12 @@ def parse_json(text: str, name: str, allowed: str = "valid JSON") -> object:
     def each_once(fields: Sequence[tuple[str, object]]) -> dict[str, object]:
         by_name = dict(fields)
         if len(by_name) < len(fields):  # readers would choose one, each in its own way
-            _json_positions(text, name)  # tells which
+            firsts: dict[Route, Position] = {}
+            for position in _json_positions(text):
+                first = firsts.setdefault(position.path, position)
+                if position.key_mark and first is not position:
+                    key = str(position.path[-1])
+                    raise _repeated(name, position.key_mark, key, first.key_mark)
         return by_name
 
     check_extent(name, sum(map(text.count, ",[{")), MOST_VALUES)
@@ -212,58 +213,46 @@ def parse_json(text: str, name: str, allowed: str = "valid JSON") -> object:
 
 def json_document(text: str, name: str) -> Document:
     """Values and positions of JSON text. Raises InstanceError as `parse_json`."""
-    return Document(name, parse_json(text, name), _json_positions(text, name))
+    return Document(name, parse_json(text, name), partial(_json_positions, text))
 
 
 _TOKENS = re.compile(r'"(?:[^"\\]|\\.)*"|[][{}:,]|[^][{}:,"\s]+')
 
 
-def _json_positions(text: str, name: str) -> Node:
-    """Positions of valid JSON text. Raises InstanceError for a field that is repeated."""
-    tokens = _TOKENS.finditer(text)
+def _json_positions(text: str) -> Iterator[Position]:
+    """Positions of valid JSON text."""
     lines = [0, *(match.end() for match in re.finditer("\n", text))]
-
-    def mark(token: re.Match[str]) -> Mark:
-        line = bisect_right(lines, token.start())
-        return Mark(line, token.start() - lines[line - 1] + 1)
-
-    def node(first: re.Match[str], key_mark: Mark | None = None) -> Node:
-        """The value that begins with a token; all tokens up to its end are taken."""
-        children: dict[Part, Node] = {}
-        is_list = first[0] == "["
-        if is_list or first[0] == "{":
-            while (token := next(tokens))[0] not in ("]", "}"):
-                if token[0] == ",":
-                    continue
-                if is_list:
-                    children[len(children)] = node(token)
-                    continue
-                key, at = json.loads(token[0]), mark(token)
-                if key in children:
-                    raise _repeated(name, at, key, children[key].key_mark)
-                next(tokens)  # the colon
-                children[key] = node(next(tokens), at)
-        return Node(mark(first), is_list, children, key_mark)
-
-    try:
-        return node(next(tokens))
-    except RecursionError:
-        raise _nested(name) from None
+    path: list[Part] = []  # of the next value; its last part is None before a key
+    key_mark: str | None = None
+    for token in _TOKENS.finditer(text):
+        line, sign = bisect_right(lines, token.start()), token[0]
+        mark = f"{line}:{token.start() - lines[line - 1] + 1}"
+        if sign in ("]", "}"):
+            path.pop()
+        elif sign == ",":
+            path[-1] = path[-1] + 1 if isinstance(path[-1], int) else None
+        elif path and path[-1] is None:
+            path[-1], key_mark = json.loads(sign), mark
+        elif sign != ":":
+            yield Position(tuple(path), mark, key_mark, is_list=sign == "[")
+            key_mark = None
+            if sign in ("[", "{"):
+                path.append(0 if sign == "[" else None)
 
 
 def _nested(name: str) -> InstanceError:
     return InstanceError(f"{name}:1:1", "too many nested levels", "at most some 100")
 
 
-def _repeated(name: str, mark: Mark, key: str, first: Mark | None) -> InstanceError:
-    problem = f"repeated; it stands in line {first and first.line} too"
+def _repeated(name: str, mark: str, key: str, first: str | None) -> InstanceError:
+    problem = f"repeated; it stands in line {str(first).partition(':')[0]} too"
     return InstanceError(f"{name}:{mark} {printable(key)}", problem, "every field once")
 
 
 def resource(name: str) -> Document:
     """A parsed YAML file of the catalogue, such as workloads.yaml."""
     file = resources.files("formulations.instance").joinpath("catalogue", name)
-    return parse_document(file.read_text(encoding="utf-8"), f"catalogue/{name}", _CatalogueLoader)
+    return parse_document(file.read_text(encoding="utf-8"), f"catalogue/{name}")
 
 
 class _Loader(yaml.SafeLoader):
@@ -285,27 +274,33 @@ _Loader.add_implicit_resolver(
     list("-+0123456789"),
 )
 
-_CatalogueLoader: type[_Loader] = _Loader
 if yaml.__with_libyaml__:
 
     class _FastLoader(yaml.CSafeLoader, _Loader):
-        """libyaml is ten times as fast; as its errors have other words, for catalogues alone."""
-
-    _CatalogueLoader = _FastLoader
+        """The same, ten times as fast."""
 
 
-def parse_document(text: str, name: str, reader: type[_Loader] = _Loader) -> Document:
+def _composed(text: str) -> tuple[_Loader, yaml.Node | None]:
+    """The root of YAML text; where libyaml refuses it, PyYAML says why in its own words."""
+    if yaml.__with_libyaml__:
+        with suppress(yaml.YAMLError, UnicodeError):
+            fast = _FastLoader(text)
+            return fast, fast.get_single_node()
+    loader = _Loader(text)
+    return loader, loader.get_single_node()
+
+
+def parse_document(text: str, name: str) -> Document:
     """Values and positions of YAML text. Raises InstanceError for syntax and repeated keys."""
     if len(text) > MOST_WRITTEN_BYTES:
         raise InstanceError(name, "more than 1 MiB", "a YAML file of at most that size")
     try:
-        loader = reader(text)
-        root = loader.get_single_node()
+        loader, root = _composed(text)
         if root is None:
             raise InstanceError(f"{name}:1:1", "an empty file", "a mapping of fields")
         check_extent(name, _num_values(root, name, (), {}), MOST_WRITTEN_VALUES)
         value = loader.construct_document(root)
-        return Document(name, value, _positions(root, loader, {}))
+        return Document(name, value, partial(_yaml_positions, root, loader))
     except yaml.reader.ReaderError as error:
         where = f"{name}:{line_and_column(text[: error.position])}"
         problem = f"the character {chr(error.character)!r}"
@@ -334,7 +329,7 @@ def _num_values(
         return counts[node]
     inner = node.value if isinstance(node, yaml.SequenceNode) else []
     if isinstance(node, yaml.MappingNode):
-        first_marks: dict[str, Mark] = {}
+        first_marks: dict[str, str] = {}
         for key, value in node.value:
             mark = _mark(key.start_mark)
             if not isinstance(key, yaml.ScalarNode):
@@ -351,23 +346,21 @@ def _num_values(
     return counts[node]
 
 
-def _positions(node: yaml.Node, loader: _Loader, done: dict[yaml.Node, Node]) -> Node:
+def _yaml_positions(
+    node: yaml.Node, loader: _Loader, path: Route = (), key_mark: str | None = None
+) -> Iterator[Position]:
     """Positions of a node and of all it contains; merge keys are already flattened."""
-    if node not in done:
-        children: dict[Part, Node] = {}
-        is_list = isinstance(node, yaml.SequenceNode)
-        if is_list:
-            children = {i: _positions(entry, loader, done) for i, entry in enumerate(node.value)}
-        elif isinstance(node, yaml.MappingNode):
-            for key, value in node.value:
-                at = _mark(key.start_mark)
-                is_empty = isinstance(value, yaml.ScalarNode) and value.value == ""
-                inner = Node(at) if is_empty else _positions(value, loader, done)
-                name = cast("Part", loader.construct_object(key, deep=True))
-                children[name] = replace(inner, key_mark=at)
-        done[node] = Node(_mark(node.start_mark), is_list, children)
-    return done[node]
+    is_list, is_empty = isinstance(node, yaml.SequenceNode), node.value == ""
+    mark = key_mark if key_mark and is_empty else _mark(node.start_mark)
+    yield Position(path, mark, key_mark, is_list)
+    if is_list:
+        for i, entry in enumerate(node.value):
+            yield from _yaml_positions(entry, loader, (*path, i))
+    elif isinstance(node, yaml.MappingNode):
+        for key, value in node.value:
+            name = cast("Part", loader.construct_object(key, deep=True))
+            yield from _yaml_positions(value, loader, (*path, name), _mark(key.start_mark))
 
 
-def _mark(mark: yaml.Mark) -> Mark:
-    return Mark(mark.line + 1, mark.column + 1)
+def _mark(mark: yaml.Mark) -> str:
+    return f"{mark.line + 1}:{mark.column + 1}"

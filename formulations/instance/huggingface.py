@@ -17,7 +17,7 @@ count, as the library leaves them out; so are expert balancing terms, which no g
 """
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
@@ -66,27 +66,77 @@ _ATTENTION_KINDS = ("full_attention", "sliding_attention")
 
 
 @dataclass(frozen=True)
-class ConfigReader:
-    """The keys of a supported model type with the defaults of its configuration class."""
+class Config:
+    """The fields of a config.json, and where they stand by the path of their keys."""
 
-    config: Mapping[str, object]
-    where: str
-    model_type: str
+    fields: Mapping[str, Any]
+    where: Callable[[tuple[str, ...]], str]
+
+    def error(self, key: str | None, found: str, allowed: str) -> InstanceError:
+        """The error to raise for a field, or for the whole file."""
+        return InstanceError(self.where(() if key is None else (key,)), found, allowed)
 
     @property
-    def type(self) -> ModelType:
-        """What the table says of it."""
-        return model_types()[self.model_type]
+    def architecture(self) -> str | None:
+        """The first name under `architectures`. Raises InstanceError for what is no such list."""
+        names = self.fields.get("architectures")
+        if names is None or names == []:
+            return None
+        if not isinstance(names, list) or not isinstance(names[0], str):
+            allowed = "a list of names, such as LlamaForCausalLM"
+            raise self.error("architectures", repr(names)[:60], allowed)
+        return names[0]
+
+    def foreign_fields(self, fine: Collection[str]) -> list[str]:
+        """Those that may describe another model than is counted; fine: those that do not."""
+        size_words, harmless = _pattern("size_words"), _pattern("harmless_names")
+
+        def is_of_size(key: str) -> bool:
+            words = re.sub(r"([a-z])([A-Z])", r"\1_\2", key).lower().split("_")
+            return any(map(size_words.fullmatch, words)) and not harmless.fullmatch(key)
+
+        stated = (key for key, value in self.fields.items() if value and key not in fine)
+        return list(filter(is_of_size, stated))
+
+    def foreign(self, key: str) -> InstanceError:
+        """The error to raise for such a field."""
+        types = [name for name, table in model_types().items() if key in table.fields]
+        having = f"a model_type with it ({', '.join(types)}), or " if types else ""
+        problem = f"which model_type {self.fields['model_type']} does not have"
+        allowed = f"{having}no such field, if it changes neither parameters nor FLOPs"
+        return self.error(key, f"{shown(self.fields[key])}, {problem}", allowed)
+
+
+@cache
+def _pattern(key: str) -> re.Pattern[str]:
+    return re.compile("|".join(_table()[key].split()))
+
+
+class ConfigReader:
+    """The keys of a supported model type with the defaults of its configuration class.
+
+    Raises InstanceError for a model type that is not in the table.
+    """
+
+    def __init__(self, config: Config) -> None:
+        fields, types = config.fields, model_types()
+        model_type = fields.get("model_type")
+        if not isinstance(model_type, str) or model_type not in types:
+            hint = spelling_of(model_type, list(types))
+            problem = repr(model_type) + hint if "model_type" in fields else "missing"
+            others = "with the optional extra `transformers` those of that library"
+            raise config.error("model_type", problem, f"{', '.join(types)}; {others}")
+        self.config, self.model_type, self.type = config, model_type, types[model_type]
 
     def value(self, key: str) -> object:
         """The value under any of the key's names, or its default."""
-        names = (key, *self.type.aliases.get(key, ()))
-        given = (self.config[name] for name in names if name in self.config)
+        fields, names = self.config.fields, (key, *self.type.aliases.get(key, ()))
+        given = (fields[name] for name in names if name in fields)
         return next(given, self.type.defaults[key])
 
     def refuse(self, key: str, allowed: str) -> InstanceError:
         """The error to raise for the key."""
-        return InstanceError(f"{self.where} {key}", repr(self.value(key)), allowed)
+        return self.config.error(key, repr(self.value(key)), allowed)
 
     def integer(self, key: str, least: int) -> int:
         """A whole number."""
@@ -136,29 +186,28 @@ class ConfigReader:
         return None if tokens is None or blocks == [] else {"tokens": tokens, "layers": blocks}
 
 
-def sizes_from_config(config: Mapping[str, object], where: str) -> TransformerSizes:
-    """Sizes of the model that a parsed `config.json` describes; `where` names the file in errors.
+def sizes_from_config(config: Config) -> TransformerSizes:
+    """Sizes of the model that a parsed `config.json` describes.
 
     Raises InstanceError for an unknown model type, a value of the wrong kind or out of range,
     sizes that do not fit together, and fields that may describe another model.
     """
-    reader = reader_of(config, where)
-    table = reader.type
+    reader, fields = ConfigReader(config), config.fields
+    table, architecture = reader.type, config.architecture
     for key, others in table.aliases.items():  # two names of one field agree
-        first, *further = [name for name in (key, *others) if name in config] or [key]
+        first, *further = [name for name in (key, *others) if name in fields] or [key]
         for name in further:
-            if config[name] != config[first]:
-                problem = f"{shown(config[name])} beside {first}: {shown(config[first])}"
-                raise InstanceError(f"{where} {name}", problem, "the same value")
-    for key in foreign_fields(config, {*table.fields, *table.harmless}):
-        raise refuse(config, where, key)
-    architecture = named_architecture(config, where)
+            if fields[name] != fields[first]:
+                problem = f"{shown(fields[name])} beside {first}: {shown(fields[first])}"
+                raise config.error(name, problem, "the same value")
+    for key in config.foreign_fields({*table.fields, *table.harmless}):
+        raise config.foreign(key)
     named = architecture in table.architectures
     causal = not table.architectures and (architecture or "").endswith(CAUSAL_NAMES)
     if architecture is not None and not named and not causal:
         ends = f"a name that ends in {' or '.join(CAUSAL_NAMES)}"
         allowed = ", ".join(table.architectures) or ends
-        raise InstanceError(f"{where} architectures", architecture, allowed)
+        raise config.error("architectures", architecture, allowed)
     for key, values in table.only.items():  # variants whose costs are not known
         if reader.value(key) not in values:
             raise reader.refuse(key, " or ".join(map(repr, values)))
@@ -188,8 +237,8 @@ def _validated(values: Mapping[str, object], reader: ConfigReader) -> Transforme
         for name in error["loc"]:
             key = key.get(name) if isinstance(key, dict) else key
         found, allowed = found_and_allowed(error, error["loc"], TransformerSizes, written=False)
-        stated = f" {key.removesuffix(_OR_NULL)}" if isinstance(key, str) else ""
-        raise InstanceError(reader.where + stated, found, allowed) from None
+        stated = key.removesuffix(_OR_NULL) if isinstance(key, str) else None
+        raise reader.config.error(stated, found, allowed) from None
 
 
 _CONSTANT = ("norm", "scores")  #: sizes of which the table has the value
@@ -236,7 +285,8 @@ def config_from_sizes(sizes: TransformerSizes) -> dict[str, object] | None:
     for name, table in model_types().items():
         written = {"model_type": name, **_written(sizes, table)}
         with suppress(InstanceError):
-            if not table.architectures and _states(sizes_from_config(written, name), sizes):
+            read = sizes_from_config(Config(written, lambda path: ".".join(path)))
+            if not table.architectures and _states(read, sizes):
                 return written
     return None
 
@@ -281,29 +331,6 @@ def _states(read: Record, stated: Record) -> bool:
     return True
 
 
-def reader_of(config: Mapping[str, object], where: str) -> ConfigReader:
-    """The fields of a file. Raises InstanceError for a model type that is not in the table."""
-    model_type = config.get("model_type")
-    if not isinstance(model_type, str) or model_type not in model_types():
-        hint = spelling_of(model_type, list(model_types()))
-        problem = "missing" if "model_type" not in config else repr(model_type) + hint
-        others = "with the optional extra `transformers` those of that library"
-        allowed = f"{', '.join(model_types())}; {others}"
-        raise InstanceError(f"{where} model_type", problem, allowed)
-    return ConfigReader(config, where, model_type)
-
-
-def named_architecture(config: Mapping[str, object], where: str) -> str | None:
-    """The first name under `architectures`. Raises InstanceError for what is no list of names."""
-    names = config.get("architectures")
-    if names is None or names == []:
-        return None
-    if not isinstance(names, list) or not isinstance(names[0], str):
-        allowed = "a list of names, such as LlamaForCausalLM"
-        raise InstanceError(f"{where} architectures", repr(names)[:60], allowed)
-    return names[0]
-
-
 def spelling_of(name: object, names: list[str]) -> str:
     """` (did you mean ...?)` for another spelling of a name: case, signs, doubled letters.
 
@@ -315,30 +342,3 @@ def spelling_of(name: object, names: list[str]) -> str:
 
     same = [like for like in names if letters(like) == letters(str(name))]
     return f" (did you mean {same[0]}?)" if same else ""
-
-
-def foreign_fields(config: Mapping[str, object], fine: Collection[str]) -> list[str]:
-    """Fields that may describe another model than is counted; fine: those that do not."""
-    size_words, harmless = _pattern("size_words"), _pattern("harmless_names")
-
-    def is_of_size(key: str) -> bool:
-        words = re.sub(r"([a-z])([A-Z])", r"\1_\2", key).lower().split("_")
-        return any(map(size_words.fullmatch, words)) and not harmless.fullmatch(key)
-
-    return [key for key, value in config.items() if value and key not in fine and is_of_size(key)]
-
-
-@cache
-def _pattern(key: str) -> re.Pattern[str]:
-    return re.compile("|".join(_table()[key].split()))
-
-
-def refuse(config: Mapping[str, object], where: str, key: str) -> InstanceError:
-    """The error to raise for such a field."""
-    types = [name for name, table in model_types().items() if key in table.fields]
-    having = f"a model_type with it ({', '.join(types)}), or " if types else ""
-    return InstanceError(
-        f"{where} {key}",
-        f"{shown(config[key])}, which model_type {config['model_type']} does not have",
-        f"{having}no such field, if it changes neither parameters nor FLOPs",
-    )

@@ -9,20 +9,19 @@ that is looked up; experts (a parameter with one entry per expert, or a list of 
 products by the share of them that a token visits.
 """
 
+import dataclasses
 import importlib.util
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from formulations.errors import InstanceError
 from formulations.instance.huggingface import (
     CAUSAL_NAMES,
-    foreign_fields,
+    Config,
+    ConfigReader,
     model_types,
-    named_architecture,
-    reader_of,
-    refuse,
     sizes_from_config,
 )
 from formulations.instance.parts import Part, memory_kernels, product
@@ -39,20 +38,23 @@ _MODULE_WORDS = ("layer", "expert", "block", "depth")
 _PREDICTION = ("num_nextn_predict_layers", "num_mtp_layers", "mtp_num_hidden_layers")
 
 
-def architecture_from_config(config: Mapping[str, object], where: str) -> Architecture:
+def architecture_from_config(config: Config) -> Architecture:
     """Sizes of a model of a supported type, and counts of any other that the library has."""
-    model_type = config.get("model_type")
-    if model_type not in model_types() and library_knows(model_type):
-        return counted_from_config(config, where)
-    return sizes_from_config(config, where)
+    return counted_from_config(config) if _is_counted(config) else sizes_from_config(config)
 
 
-def maximum_positions(config: Mapping[str, object], where: str) -> int | None:
+def _is_counted(config: Config) -> bool:
+    """Whether the library has the model type, and the table has not."""
+    model_type = config.fields.get("model_type")
+    return model_type not in model_types() and library_knows(model_type)
+
+
+def maximum_positions(config: Config) -> int | None:
     """Longest sequence that the config states, or None. Raises as `sizes_from_config`."""
-    if library_knows(config.get("model_type")) and config["model_type"] not in model_types():
-        longest = config.get("max_position_embeddings")
+    if _is_counted(config):
+        longest = config.fields.get("max_position_embeddings")
         return longest if type(longest) is int and longest > 0 else None
-    reader = reader_of(config, where)
+    reader = ConfigReader(config)
     for key in ("n_positions", "max_position_embeddings"):
         if key in reader.type.defaults:
             return None if reader.value(key) is None else reader.integer(key, least=1)
@@ -68,40 +70,41 @@ def library_knows(model_type: object) -> bool:
     return isinstance(model_type, str) and model_type in CONFIG_MAPPING
 
 
-def counted_from_config(config: Mapping[str, object], where: str) -> CountedModel:
-    """The counted model of a parsed `config.json` of a known type; `where` names it in errors.
+def counted_from_config(config: Config) -> CountedModel:
+    """The counted model of a parsed `config.json` of a known type.
 
     Raises InstanceError for values that the library refuses, fields that its class does not have
     and that may describe another model, and models that are no single stack of blocks.
     """
-    _check_sizes(config, where)
+    fields = config.fields
+    _check_sizes(config, fields)
     for key in _PREDICTION:
-        if config.get(key):
-            problem = f"{shown(config[key])}, modules that the library's model leaves out"
-            raise InstanceError(f"{where} {key}", problem, "0, to train without them")
-    model, declared = _counted(config, where)
+        if fields.get(key):
+            problem = f"{shown(fields[key])}, modules that the library's model leaves out"
+            raise config.error(key, problem, "0, to train without them")
+    model, declared = _counted(config)
     # Some fields that a class does not declare its model reads: without them, or with twice the
     # number, it has other parameters.
-    for key in foreign_fields(config, declared):
-        value = config[key]
-        without = {name: config[name] for name in config if name != key}
-        changed = without | {key: 2 * value} if type(value) is int else without
-        if model.parameters == _counted(changed, where)[0].parameters:
-            raise refuse(config, where, key)
+    for key in config.foreign_fields(declared):
+        changed = {name: value for name, value in fields.items() if name != key}
+        if type(fields[key]) is int:
+            changed[key] = 2 * fields[key]
+        if model.parameters == _counted(replace(config, fields=changed))[0].parameters:
+            raise config.foreign(key)
     return model
 
 
-def _check_sizes(config: Mapping[str, object], where: str) -> None:
+def _check_sizes(config: Config, fields: Mapping[str, object]) -> None:
     """Bounds, in nested objects too, on what the library builds: each module takes time."""
-    for key, value in config.items():
+    for key, value in fields.items():
         if isinstance(value, dict):
-            _check_sizes(value, where)
+            _check_sizes(config, value)
         largest = _MOST_MODULES if any(word in key for word in _MODULE_WORDS) else _MOST
         if isinstance(value, int) and abs(value) > largest:
-            raise InstanceError(f"{where} {key}", shown(value), f"at most {largest}")
+            raise config.error(key, shown(value), f"at most {largest}")
 
 
-def _counted(config: Mapping[str, object], where: str) -> tuple[CountedModel, set[str]]:
+def _counted(config: Config) -> tuple[CountedModel, set[str]]:
     """The model that the library builds, and the fields that its configuration class declares.
 
     On the meta device: of the architecture named, else the causal language model.
@@ -113,32 +116,32 @@ def _counted(config: Mapping[str, object], where: str) -> tuple[CountedModel, se
     def refused(error: Exception) -> InstanceError:
         lines = [line.strip() for line in str(error).splitlines()]
         problem = f"transformers cannot build it: {' '.join(filter(None, lines))[:200]}"
-        return InstanceError(where, problem, "a causal language model that the library can build")
+        return config.error(None, problem, "a causal language model that the library can build")
 
     transformers.logging.set_verbosity_error()
-    values = {key: value for key, value in config.items() if key != "model_type"}
+    model_type, name = config.fields["model_type"], config.architecture
+    values = {key: value for key, value in config.fields.items() if key != "model_type"}
     try:
-        built: Any = transformers.AutoConfig.for_model(config["model_type"], **values)
+        built: Any = transformers.AutoConfig.for_model(model_type, **values)
     except (*_REFUSALS, *_BAD_VALUES, StrictDataclassError) as error:
         raise refused(error) from error
-    name = named_architecture(config, where)
     architecture: Any = name and getattr(transformers, name, None)
     fits = getattr(architecture, "config_class", None) is type(built)
     text_config = built.get_text_config()
     if built.is_encoder_decoder or not (fits or text_config is built):
         allowed = "a language model of one stack of blocks, without encoder or other towers"
-        raise InstanceError(f"{where} model_type", repr(config["model_type"]), allowed)
+        raise config.error("model_type", repr(model_type), allowed)
     if name and not fits and not name.endswith(CAUSAL_NAMES):
         allowed = f"a model of the library, or a name that ends in {' or '.join(CAUSAL_NAMES)}"
-        raise InstanceError(f"{where} architectures", name, allowed)
+        raise config.error("architectures", name, allowed)
     try:
         with torch.device("meta"):
             build = architecture if fits else transformers.AutoModelForCausalLM.from_config
             network = build(built)
     except (*_REFUSALS, *_BAD_VALUES) as error:
         raise refused(error) from error
-    declared = {*(field.name for field in fields(type(built))), *built.attribute_map}
-    return counted_model(network, text_config, where), declared
+    declared = {*(field.name for field in dataclasses.fields(type(built))), *built.attribute_map}
+    return counted_model(network, text_config, config), declared
 
 
 _EXPERTS = ("num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts")
@@ -148,20 +151,20 @@ _ROTARY_KERNELS = 2
 _RESIDUAL_ADDS = 2
 
 
-def counted_model(network: Any, config: Any, where: str) -> CountedModel:
-    """Counts of a causal language model; `config`: that of its text model, `where`: its file.
+def counted_model(network: Any, built: Any, config: Config) -> CountedModel:
+    """Counts of a causal language model; `built`: the library's configuration of its text model.
 
     Raises InstanceError for a model without head, or of more or less than one stack of blocks.
     """
     rotary = any("Rotary" in type(module).__name__ for module in network.modules())
-    reading = _Reading(config, where, rotary)
+    reading = _Reading(built, config, rotary)
     head = network.get_output_embeddings()
     if head is None:
         problem = f"{type(network).__name__}, which has no language head"
-        raise InstanceError(where, problem, "a causal language model")
+        raise config.error(None, problem, "a causal language model")
     # Matrices of the embedding and of the head; the same one where they are tied.
     table, matrix = network.get_input_embeddings().weight, head.weight
-    stack_name, stack = _stack(network, where)
+    stack_name, stack = _stack(network, config)
     in_layers = {id(p) for p in stack.parameters()} | {id(table), id(matrix)}
     leaves = list(_leaves(network))
     first = next(i for i, leaf in enumerate(leaves) if leaf.path.startswith(f".{stack_name}."))
@@ -172,7 +175,7 @@ def counted_model(network: Any, config: Any, where: str) -> CountedModel:
     longest = reading.number("max_position_embeddings")
     rows = [leaf.parameter.shape[0] for leaf in before if leaf.is_table]
     heads = reading.number("num_attention_heads") or 1
-    rates = {k: v for k, v in config.to_dict().items() if "drop" in k and "class" not in k}
+    rates = {k: v for k, v in built.to_dict().items() if "drop" in k and "class" not in k}
     return CountedModel(
         hidden_size=reading.hidden_size,
         vocabulary_rows=int(table.shape[0]),
@@ -207,7 +210,7 @@ def _leaves(network: Any) -> Iterator[_Leaf]:
         yield _Leaf(f".{path}", module, parameter, isinstance(module, Embedding))
 
 
-def _stack(network: Any, where: str) -> tuple[str, Any]:
+def _stack(network: Any, config: Config) -> tuple[str, Any]:
     """The list of blocks: the only one outermost in the model, each with its own parameters."""
     from torch.nn import ModuleList
 
@@ -222,7 +225,7 @@ def _stack(network: Any, where: str) -> tuple[str, Any]:
         kind = f"{type(network).__name__} with {', '.join(stacks) or 'no blocks'}"
         shared = ", whose blocks share parameters" if len(stacks) == 1 else ""
         allowed = "one stack of blocks, each with parameters of its own"
-        raise InstanceError(where, kind + shared, allowed)
+        raise config.error(None, kind + shared, allowed)
     return next(iter(stacks.items()))
 
 
@@ -230,16 +233,16 @@ def _stack(network: Any, where: str) -> tuple[str, Any]:
 class _Reading:
     """Counts parts of a model by its configuration."""
 
-    config: Any
-    where: str
+    built: Any
+    config: Config
     rotary: bool
 
     def number(self, *keys: str) -> int:
         """The first of the fields that is there and above 0; else 0."""
         for key in keys:
-            value = getattr(self.config, key, None)
+            value = getattr(self.built, key, None)
             if value is not None and type(value) is not int:
-                raise InstanceError(f"{self.where} {key}", repr(value)[:60], "a whole number")
+                raise self.config.error(key, repr(value)[:60], "a whole number")
             if value and value > 0:
                 return int(value)
         return 0
@@ -247,7 +250,7 @@ class _Reading:
     def _required(self, key: str) -> int:
         if size := self.number(key):
             return size
-        raise InstanceError(f"{self.where} {key}", "missing", "a whole number")
+        raise self.config.error(key, "missing", "a whole number")
 
     @property
     def hidden_size(self) -> int:
@@ -311,7 +314,7 @@ class _Reading:
             return self._expert_matrix(size, size if alone else size // shape[0])
         if "expert" in leaf.path and len(shape) > 2:
             problem = f"{leaf.path[1:]} of {shape[0]} entries"
-            raise InstanceError(self.where, problem, f"as many as experts, {experts}")
+            raise self.config.error(None, problem, f"as many as experts, {experts}")
         # Kept of a product: its side that is not the residual stream; of the wider one else.
         side = size // self.hidden_size if self.hidden_size in shape else max(shape)
         return product(size, 1, 1, kept=side)
@@ -349,4 +352,4 @@ class _Reading:
         if visited := self.number(*_VISITED):
             return visited
         allowed = f"experts that a token visits, as one of {', '.join(_VISITED)}"
-        raise InstanceError(self.where, "experts without their number per token", allowed)
+        raise self.config.error(None, "experts without their number per token", allowed)

@@ -1,14 +1,16 @@
 """What machines are made of, as written and as read: links, GPU types, spot terms; sources.
 
-What is written may be a name, or leave something to be looked up; the values have it all.
+What is written may be a name, or leave something to be looked up; the values have it all. Names are
+those of `catalogue/links.yaml` and `catalogue/gpus.yaml`, with the sources of figures.
 """
 
 from collections.abc import Mapping
+from functools import cache
 from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field
 
-from formulations.instance.documents import Place
+from formulations.instance.documents import Document, Place, resource
 from formulations.instance.record import (
     FROM_LIST,
     MOST_TEXT,
@@ -22,6 +24,7 @@ from formulations.instance.record import (
     Section,
     Text,
 )
+from formulations.instance.validation import validated
 from formulations.instance.workload import NARROW, Precision
 
 #: Source of a figure that the instance states, and says no more of.
@@ -306,3 +309,34 @@ def find_link(
         source = f"{written.source}; latency of {latency_s * 1e6:g} us: NCCL 2.19"
         fields |= {"latency_s": latency_s, "source": source}
     return Link(**fields)
+
+
+class MachinesFile(Record):
+    """What links.yaml and gpus.yaml hold: figures of vendors, and those fitted on measurements."""
+
+    links: dict[Name, LinkFile] = Field({})
+    gpus: list[GpuFile] = Field([])
+
+
+@cache
+def link_catalogue() -> Mapping[str, Link]:
+    """Links by name."""
+    return links_of(resource("links.yaml"))
+
+
+@cache
+def gpu_catalogue() -> Mapping[str, GpuType]:
+    """GPU types with sourced figures, by name."""
+    return gpus_of(resource("gpus.yaml"), link_catalogue())
+
+
+def links_of(document: Document) -> dict[str, Link]:
+    """Links of a parsed links.yaml, by name."""
+    written, place = validated(MachinesFile, document).links, Place(document)
+    return {name: find_link(at, place, {}, NETWORK_LATENCY_S) for name, at in written.items()}
+
+
+def gpus_of(document: Document, links: Mapping[str, Link]) -> dict[str, GpuType]:
+    """GPU types of a parsed gpus.yaml, by name."""
+    written, place = validated(MachinesFile, document).gpus, Place(document)
+    return {gpu.name: gpu_type(gpu, place.at("gpus", i), links) for i, gpu in enumerate(written)}

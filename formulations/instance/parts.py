@@ -40,9 +40,12 @@ from collections import Counter
 from typing import Any
 
 from formulations.instance.sizes import LatentAttentionSizes, MoeSizes, TransformerSizes
-from formulations.instance.workload import CORE_PRODUCTS, LOGIT_BYTES, LOSS_KERNELS, Layer
+from formulations.instance.workload import CORE_PRODUCTS, Layer
 
 TOKEN_ID_BYTES = 8
+#: Without fusion of the loss: kernels that cast, max, subtract, pick the target, exp, sum, log, and
+#: bytes of the logits kept (Korthikanti et al. 2023, section 4.3).
+LOSS_KERNELS, LOGIT_BYTES = 7, 4
 
 #: Costs of a piece of a layer for one sequence, by the names of `Layer`; those that are not there
 #: are 0. The sum of parts is a part. `fixed_sharded_bytes` and `fixed_replicated_bytes` are those
@@ -103,16 +106,19 @@ def lookup(size: int, dropout: bool, streams: int = 1) -> Part:
     return kept + Part(forward_all_reduces=streams) + memory_kernels(streams * (1 + dropout))
 
 
-def projection(s: int, h: int, v: int) -> Part:
-    """Product with the vocabulary matrix, and loss; kept are its input, and logits in fp32."""
+def projection(s: int, h: int, v: int, fused: bool = False) -> Part:
+    """Product with the vocabulary matrix, and loss; kept are its input, and logits in fp32.
+
+    fused: the loss is one kernel, which keeps logits as the product gives them.
+    """
     return Part(
         forward_flops=2 * s * h * v,
         kernels=1,
         backward_all_reduces=1,
         replicated_activation_bytes=2 * s * h,
-        sharded_activation_bytes=LOGIT_BYTES * s * v,
-        fixed_sharded_bytes=LOGIT_BYTES * s * v,
-    ) + memory_kernels(LOSS_KERNELS)
+        sharded_activation_bytes=(2 if fused else LOGIT_BYTES) * s * v,
+        fixed_sharded_bytes=0 if fused else LOGIT_BYTES * s * v,
+    ) + memory_kernels(1 if fused else LOSS_KERNELS)
 
 
 def product(rows: int, columns: int, s: int, *, kept: int | None = None, biases: int = 0) -> Part:

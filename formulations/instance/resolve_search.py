@@ -10,7 +10,6 @@ from functools import partial
 from typing import get_args
 
 from formulations.errors import Fault, InstanceError, Mistakes
-from formulations.instance.catalogue import overlap_catalogue
 from formulations.instance.cluster import Cluster
 from formulations.instance.documents import Place
 from formulations.instance.profile import (
@@ -21,7 +20,13 @@ from formulations.instance.profile import (
     resolve_profile,
 )
 from formulations.instance.resolve_workload import WorkloadFile, as_measured, flash_remedy
-from formulations.instance.search import Overlap, PlainSchedule, SearchFile, SearchSpace
+from formulations.instance.search import (
+    Overlap,
+    PlainSchedule,
+    SearchFile,
+    SearchSpace,
+    overlap_catalogue,
+)
 from formulations.instance.targets import TARGETS, Demands, listed, outside
 from formulations.instance.transformer import Architecture
 from formulations.instance.workload import ExpertSplit, OptimizerState, Workload

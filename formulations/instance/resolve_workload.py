@@ -4,18 +4,27 @@ The model is named in the catalogue, described by a `config.json`, or given by i
 attention: which GPUs have it, in which precisions, and whether plans do.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from functools import cache, partial
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import Any, Literal
+
+from pydantic import Field
 
 from formulations.errors import InstanceError
-from formulations.instance.catalogue import workload_catalogue
 from formulations.instance.cluster import Cluster
-from formulations.instance.documents import Place, json_document, parse_json, read_text
+from formulations.instance.documents import (
+    Place,
+    json_document,
+    read_text,
+    resource,
+    suggestion,
+)
+from formulations.instance.huggingface import Config
 from formulations.instance.huggingface_model import architecture_from_config
 from formulations.instance.machines import FLASH_CAPABILITY
 from formulations.instance.profile import WrittenProfile
-from formulations.instance.record import Batch, Name, Section, Text, printable, shown
+from formulations.instance.record import Batch, Name, Record, Section, Text, printable, shown
 from formulations.instance.sizes import TransformerSizes
 from formulations.instance.transformer import Architecture, build_workload
 from formulations.instance.workload import FLASH_PRECISIONS, OptimizerState, Precision, Workload
@@ -55,9 +64,35 @@ class WorkloadFile(Section):
     bit."""
 
 
-T = TypeVar("T")
-
 _GRADIENT_BYTES = {"fp32": 4, "fp16": 2, "bf16": 2}
+
+
+class CatalogueEntry(Record):
+    """A published architecture with the sequence length and batch it is usually trained with."""
+
+    source: str = Field(min_length=1)
+    sequence_length: int = Field(ge=1)
+    global_batch: int = Field(ge=1)  #: sequences
+    sizes: TransformerSizes
+
+    def workload(self, name: str) -> Workload:
+        """The entry as a workload."""
+        return build_workload(self.sizes, name=name, **self.model_dump(exclude={"sizes"}))
+
+
+@cache
+def workload_catalogue() -> Mapping[str, CatalogueEntry]:
+    """Published architectures, by name: `catalogue/workloads.yaml`."""
+    entries: Any = resource("workloads.yaml").value
+    return {name: CatalogueEntry.model_validate(entry) for name, entry in entries.items()}
+
+
+def catalogue_entry(name: str, where: str) -> CatalogueEntry:
+    """The published architecture of that name; InstanceError, with close names, without one."""
+    entries = workload_catalogue()
+    if name not in entries:
+        raise InstanceError(where, repr(name) + suggestion(name, list(entries)), ", ".join(entries))
+    return entries[name]
 
 
 def resolve_workload(
@@ -76,7 +111,7 @@ def resolve_workload(
         name, source = "transformer", "sizes given in the instance"
     elif written.huggingface is not None:
         path = folder / written.huggingface
-        architecture = from_config(path, architecture_from_config, place.at("huggingface"))
+        architecture = architecture_from_config(read_config(path, place.at("huggingface")))
         name, source = config_name(path), printable(str(path))
     else:
         name, entries = written.catalogue or "", workload_catalogue()
@@ -113,24 +148,17 @@ def only_origin(section: Section, place: Place, *fields: str) -> None:
         raise place.error(problem, f"exactly one of {', '.join(fields)}")
 
 
-def from_config(
-    path: Path, read: Callable[[Mapping[str, object], str], T], place: Place | None = None
-) -> T:
-    """What `read` makes of a config.json and its name; `place`: where another file names it.
+def read_config(path: Path, place: Place | None = None) -> Config:
+    """The fields of a config.json; `place`: where another file names it.
 
-    Raises InstanceError for a file that is none, and those of `read` with line and column added.
+    Raises InstanceError for a file that is none.
     """
     allowed = "the path of a config.json" + (" from this file's folder" if place else "")
-    name, text = str(path), read_text(path, allowed, place)
-    config = parse_json(text, name)
-    if not isinstance(config, dict):
-        raise InstanceError(f"{name}:1:1", shown(config), "an object with a model_type")
-    try:
-        return read(config, name)
-    except InstanceError as error:
-        key = error.where.removeprefix(name).strip()
-        where = json_document(text, name).where((key,) if key else (), key=True)
-        raise InstanceError(where, error.found, error.allowed) from None
+    document = json_document(read_text(path, allowed, place), str(path))
+    if not isinstance(document.value, dict):
+        found = shown(document.value)
+        raise InstanceError(document.where(()), found, "an object with a model_type")
+    return Config(document.value, partial(document.where, key=True))
 
 
 def config_name(path: Path) -> str:

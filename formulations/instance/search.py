@@ -5,10 +5,13 @@ that are linear in it carry over; what ZeRO 2 and 3 exchange with every micro-ba
 each layer, and hides no longer than the pass lasts. What is hidden still occupies its link.
 """
 
-from typing import Annotated, Literal
+from collections.abc import Mapping
+from functools import cache
+from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
+from formulations.instance.documents import resource
 from formulations.instance.machines import NOT_STATED, Kind
 from formulations.instance.record import (
     MOST_CHOICES,
@@ -108,6 +111,13 @@ class Overlap(Section):
         which the last is seen (NeMo user guide, "Communication Overlap").
         """
         return self.gradient_sync if pp == 1 else min(self.gradient_sync, (chunks - 1) / chunks)
+
+
+@cache
+def overlap_catalogue() -> Mapping[str, Overlap]:
+    """Which share of traffic hides, by framework: `catalogue/overlap.yaml`."""
+    entries: Any = resource("overlap.yaml").value
+    return {name: Overlap.model_validate(entry) for name, entry in entries["overlap"].items()}
 
 
 class SearchFile(Section):

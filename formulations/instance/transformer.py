@@ -32,9 +32,10 @@ side that is not the residual stream, split. Blocks with equal figures are one l
 but for the routers.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import groupby
+from typing import Any, NamedTuple
 
 from formulations.errors import InstanceError
 from formulations.instance.parts import (
@@ -58,7 +59,6 @@ from formulations.instance.workload import (
     FORMATS,
     MASTER_BYTES,
     OPTIMIZER_BYTES,
-    Layer,
     LayerRun,
     OptimizerState,
     Precision,
@@ -75,6 +75,19 @@ _ONCE = (
 def of_tokens(part: Part, s: int) -> Part:
     """A part per token, for s of them."""
     return Part({name: n * (1 if name in _ONCE else s) for name, n in part.items()})
+
+
+class Run(NamedTuple):
+    """Equal layers in a row: their kind, what each costs, and fields of `layer_of` besides.
+
+    tensors: as wide as the residual stream, which a layer takes and hands on.
+    """
+
+    kind: str
+    part: Part
+    number: int = 1
+    tensors: int = 1
+    fields: Mapping[str, Any] = {}
 
 
 @dataclass(frozen=True)
@@ -121,34 +134,22 @@ class CountedModel:
             )
         return part
 
-    def layer_runs(self, s: int, flash: bool, factor: int) -> tuple[LayerRun, ...]:
-        """The chain for sequences of s tokens, with elements of `factor` times 16 bit."""
-        h, vocabulary = self.hidden_size, (self.vocabulary_rows, self.vocabulary_columns)
-        ids = lookup(s * h, self.dropout) + of_tokens(self.before, s)
-        embedding = layer_of(
-            ids, "embedding", factor=factor, input_bytes=TOKEN_ID_BYTES * s, vocabulary=vocabulary
-        )
-        width, runs = 2 * factor * s * h, [LayerRun(layer=embedding, count=1)]
+    def chain(self, s: int, flash: bool, fused: bool) -> Iterator[Run]:
+        """Layers for sequences of s tokens, in the order of the chain."""
+        matrix = {"vocabulary": (self.vocabulary_rows, self.vocabulary_columns)}
+        ids = lookup(s * self.hidden_size, self.dropout) + of_tokens(self.before, s)
+        yield Run("embedding", ids, fields={"input_bytes": TOKEN_ID_BYTES * s, **matrix})
         kinds = list[Part]()
         for block, equal in groupby(self.blocks):
             if block not in kinds:
                 kinds.append(block)
             kind = f"block_{1 + kinds.index(block)}" if kinds.index(block) else "block"
-            part = self._block(block, s, flash)
-            layer = layer_of(part, kind, factor=factor, input_bytes=width)
-            runs.append(LayerRun(layer=layer, count=len(list(equal))))
+            yield Run(kind, self._block(block, s, flash), len(list(equal)))
         # The input of the product is the residual stream, whatever the width of the matrix is.
-        logits = projection(s, h, self.vocabulary_rows)
+        logits = projection(s, self.hidden_size, self.vocabulary_rows, fused)
         logits["forward_flops"] = 2 * s * self.vocabulary_rows * self.vocabulary_columns
-        head = layer_of(
-            logits + of_tokens(self.behind, s),
-            "head",
-            factor=factor,
-            input_bytes=width,
-            vocabulary=vocabulary,
-            tied_copy=self.tied_embeddings,
-        )
-        return (*runs, LayerRun(layer=head, count=1))
+        tied = {"tied_copy": self.tied_embeddings}
+        yield Run("head", logits + of_tokens(self.behind, s), fields=matrix | tied)
 
 
 #: By its sizes, or counted where it has none of ours.
@@ -177,32 +178,33 @@ def build_workload(
             f"1 to {positions}, or sizes with more learned_positions",
         )
     formats = FORMATS[precision]
-    factor = formats.element_bytes // 2
-    if isinstance(architecture, CountedModel):
-        runs = architecture.layer_runs(sequence_length, flash_attention, factor)
-        parameters, mtp_layers, biases = architecture.parameters, 0, False
+    stream_bytes = formats.element_bytes * sequence_length * architecture.hidden_size
+    settings, runs = (sequence_length, flash_attention, fused_cross_entropy), list[LayerRun]()
+    if isinstance(architecture, TransformerSizes):
+        sizes, chain = architecture, _chain(architecture, *settings)
     else:
-        chain = [*_chain(architecture, sequence_length, flash_attention, factor)]
-        runs = tuple(LayerRun(layer=layer, count=count) for layer, count in chain)
-        trained = sum(layer.parameters * count for layer, count in chain)
-        parameters = trained - _training_only(architecture)
-        mtp_layers = architecture.mtp_layers
-        biases = architecture.moe is not None and architecture.moe.biases
-    workload = Workload(
+        sizes, chain = None, architecture.chain(*settings)
+    for kind, part, number, tensors, fields in chain:
+        usual = {"input_bytes": tensors * stream_bytes, "output_tensors": tensors}
+        layer = layer_of(part, kind, factor=formats.element_bytes // 2, **{**usual, **fields})
+        runs.append(LayerRun(layer=layer, count=number))
+    trained = sum(run.layer.parameters * run.count for run in runs)
+    moe = sizes and sizes.moe
+    return Workload(
         name=name,
         source=source,
-        sizes=architecture if isinstance(architecture, TransformerSizes) else None,
-        layer_runs=runs,
-        parameters=parameters,
+        sizes=sizes,
+        layer_runs=tuple(runs),
+        parameters=trained - (_training_only(sizes) if sizes else 0),
         sequence_length=sequence_length,
         global_batch=global_batch,
         hidden_size=architecture.hidden_size,
         kv_heads=architecture.num_kv_heads,
         experts=architecture.num_experts,
-        expert_biases=biases,
-        boundary_bytes=formats.element_bytes * sequence_length * architecture.hidden_size,
+        expert_biases=bool(moe and moe.biases),
+        boundary_bytes=stream_bytes,
         tied_embeddings=architecture.tied_embeddings,
-        mtp_layers=mtp_layers,
+        mtp_layers=sizes.mtp_layers if sizes else 0,
         precision=precision,
         parameter_bytes=formats.parameter_bytes,
         copy_bytes=formats.copy_bytes,
@@ -210,26 +212,22 @@ def build_workload(
         optimizer_bytes=OPTIMIZER_BYTES[optimizer_state][0] - MASTER_BYTES + formats.master_bytes,
         optimizer_block_bytes=OPTIMIZER_BYTES[optimizer_state][1],
         flash_attention=flash_attention,
+        fused_cross_entropy=fused_cross_entropy,
     )
-    return workload.with_fused_cross_entropy() if fused_cross_entropy else workload
 
 
-def _chain(
-    sizes: TransformerSizes, s: int, flash: bool, factor: int
-) -> Iterator[tuple[Layer, int]]:
-    """Layers in the order of the chain, and how many of each follow one another."""
-    yield _embedding(sizes, s, factor), 1
-    width = 2 * factor * s * sizes.hidden_size
+def _chain(sizes: TransformerSizes, s: int, flash: bool, fused: bool) -> Iterator[Run]:
+    """Layers for sequences of s tokens, in the order of the chain."""
+    matrix = {"vocabulary": (sizes.vocabulary_size, sizes.hidden_size)}
+    ids = TOKEN_ID_BYTES * s * sizes.num_streams
+    yield Run("embedding", _embedding(sizes, s), fields={"input_bytes": ids, **matrix})
     if sizes.decoder_layers is not None:
         encoder = _block(sizes, s, flash)
-        yield layer_of(encoder, "encoder", factor=factor, input_bytes=width), sizes.layers
+        yield Run("encoder", encoder, sizes.layers)
         part = encoder + cross_attention(sizes, s, flash) + _norm(sizes, s)
-        decoder = layer_of(part, "decoder", factor=factor, input_bytes=2 * width)
-        decoder = decoder.but(output_tensors=2)
-        rows, columns = sizes.vocabulary_size, sizes.hidden_size
-        yield decoder.but(vocabulary_rows=rows, vocabulary_columns=columns, tied_copy=True), 1
+        yield Run("decoder", part, tensors=2, fields={**matrix, "tied_copy": True})
         if sizes.decoder_layers > 1:
-            yield decoder, sizes.decoder_layers - 1
+            yield Run("decoder", part, sizes.decoder_layers - 1, tensors=2)
     else:
         dense = sizes.moe.dense_first_layers if sizes.moe else 0
         # A window spares scores with flash attention alone; without it they are masked.
@@ -238,10 +236,9 @@ def _chain(
         for form, blocks in groupby(range(sizes.layers), key=lambda i: (i < dense, sliding[i])):
             kind = "dense_block" if form[0] else "block"
             prefix = "sliding_" if form[1] and not all(sliding) else ""
-            part = _block(sizes, s, flash, *form)
-            layer = layer_of(part, prefix + kind, factor=factor, input_bytes=width)
-            yield layer, len(list(blocks))
-    yield _head(sizes, s, flash, factor), 1
+            yield Run(prefix + kind, _block(sizes, s, flash, *form), len(list(blocks)))
+    tied = {"tied_copy": sizes.tied_embeddings or sizes.mtp_layers > 0}
+    yield Run("head", _head(sizes, s, flash, fused), fields=matrix | tied)
 
 
 def _block(
@@ -270,7 +267,7 @@ def _norm(sizes: TransformerSizes, s: int) -> Part:
     return kept + memory_kernels(1)
 
 
-def _embedding(sizes: TransformerSizes, s: int, factor: int) -> Layer:
+def _embedding(sizes: TransformerSizes, s: int) -> Part:
     """Lookups of tokens, positions and token types, their sums, norm and dropout.
 
     Kept: dropout masks and the norm's input. The vocabulary-parallel lookup needs one all-reduce
@@ -283,17 +280,14 @@ def _embedding(sizes: TransformerSizes, s: int, factor: int) -> Layer:
     part = lookup(streams * s * h, sizes.dropout, streams)
     part += memory_kernels(2 * streams * further_tables)
     part += Part(replicated_parameters=rows * h + biases)
-    if sizes.embedding_norm:
-        part += _norm(sizes, s)
-    ids, matrix = streams * TOKEN_ID_BYTES * s, (sizes.vocabulary_size, h)
-    return layer_of(part, "embedding", factor=factor, input_bytes=ids, vocabulary=matrix)
+    return part + _norm(sizes, s) if sizes.embedding_norm else part
 
 
 #: Kernels of BERT's masked-token transform: matrix product with bias, activation, norm.
 TRANSFORM_KERNELS = 3
 
 
-def _head(sizes: TransformerSizes, s: int, flash: bool, factor: int) -> Layer:
+def _head(sizes: TransformerSizes, s: int, flash: bool, fused: bool) -> Part:
     """Final norms, projection to the vocabulary and loss.
 
     Kept (Korthikanti et al. 2023, section 4.3): 2 s h per norm input and for the projection's
@@ -301,7 +295,7 @@ def _head(sizes: TransformerSizes, s: int, flash: bool, factor: int) -> Layer:
     and the layers over its first token are left out.
     """
     h, v = sizes.hidden_size, sizes.vocabulary_size
-    part = _logits(sizes, s) + Part(replicated_parameters=(h * h + h) * sizes.pooler)
+    part = _logits(sizes, s, fused) + Part(replicated_parameters=(h * h + h) * sizes.pooler)
     if sizes.masked_lm_head:
         part += memory_kernels(TRANSFORM_KERNELS - 1) + Part(
             sharded_parameters=v,
@@ -310,28 +304,21 @@ def _head(sizes: TransformerSizes, s: int, flash: bool, factor: int) -> Layer:
             replicated_activation_bytes=3 * 2 * s * h,
         )
     for _ in range(sizes.mtp_layers):
-        part += _prediction_module(sizes, s, flash)
+        part += _prediction_module(sizes, s, flash, fused)
     if sizes.mtp_layers and not sizes.tied_embeddings:
         part += Part(sharded_parameters=v * h)  # the layer's vocabulary matrix is the copy
-    return layer_of(
-        part,
-        "head",
-        factor=factor,
-        input_bytes=2 * factor * s * h,
-        vocabulary=(v, h),
-        tied_copy=sizes.tied_embeddings or sizes.mtp_layers > 0,
-    )
+    return part
 
 
-def _logits(sizes: TransformerSizes, s: int) -> Part:
+def _logits(sizes: TransformerSizes, s: int, fused: bool) -> Part:
     """Final norms, product with the vocabulary matrix, loss."""
-    part = projection(s, sizes.hidden_size, sizes.vocabulary_size)
+    part = projection(s, sizes.hidden_size, sizes.vocabulary_size, fused)
     for _ in range(sizes.num_streams * sizes.final_norm):
         part += _norm(sizes, s)
     return part
 
 
-def _prediction_module(sizes: TransformerSizes, s: int, flash: bool) -> Part:
+def _prediction_module(sizes: TransformerSizes, s: int, flash: bool, fused: bool) -> Part:
     """One module of multi-token prediction: its block, and what stands around it.
 
     Norms of the block stack's output and of the next token's embedding, a 2h x h product of both,
@@ -348,12 +335,12 @@ def _prediction_module(sizes: TransformerSizes, s: int, flash: bool) -> Part:
         replicated_activation_bytes=2 * 2 * s * h,
     )
     norms = _norm(sizes, s) + _norm(sizes, s)
-    return norms + joined + _block(sizes, s, flash) + _logits(sizes, s)
+    return norms + joined + _block(sizes, s, flash) + _logits(sizes, s, fused)
 
 
 def _training_only(sizes: TransformerSizes) -> int:
     """Parameters of the head that are trained, but are not part of the published model."""
-    module = _prediction_module(sizes, 1, flash=False)
+    module = _prediction_module(sizes, 1, flash=False, fused=False)
     parameters = module["sharded_parameters"] + module["replicated_parameters"]
     prediction = sizes.mtp_layers * parameters
     if not sizes.masked_lm_head or sizes.published_head:

@@ -1,6 +1,6 @@
 """From a parsed file to a validated schema model, or one error line with its position."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TypeVar, get_args
 
 from pydantic import BaseModel, ValidationError
@@ -70,7 +70,8 @@ def _problems(
     unknown = [path for error, path in errors if error["type"] == "extra_forbidden"]
     misspelt = {path[:-1] for path in unknown}
     strange = sum(len(path) == 1 for path in unknown)
-    foreign = strange > max(1, len(document.root.children) - strange)
+    fields = document.value if isinstance(document.value, Mapping) else {}
+    foreign = strange > max(1, len(fields) - strange)
     if foreign and (kind := written_kind(document.value)):
         allowed = f"one with {', '.join(_names(model, written))}"
         yield InstanceError(f"{document.name}:1:1", f"a {kind} file", allowed)

@@ -39,9 +39,6 @@ NARROW: tuple[Precision, ...] = ("fp8", "fp4")
 #: In which fused attention has kernels (Dao et al. 2022; Dao 2023; narrow ones keep it in 16 bit).
 FLASH_PRECISIONS: tuple[Precision, ...] = ("fp16", "bf16", *NARROW)
 
-#: Without fusion of the loss: kernels that cast, max, subtract, pick the target, exp, sum, log, and
-#: bytes of the logits kept (Korthikanti et al. 2023, section 4.3).
-LOSS_KERNELS, LOGIT_BYTES = 7, 4
 MASTER_BYTES = 4  # per parameter, of the optimizer's fp32 copy
 
 
@@ -308,19 +305,6 @@ class Workload(Record):
         """Of one sequence, as the product gives them; those of multi-token prediction by turns."""
         rows = self.layer_runs[-1].layer.vocabulary_rows
         return FORMATS[self.precision].element_bytes * self.sequence_length * rows
-
-    def with_fused_cross_entropy(self) -> "Workload":
-        """The workload whose loss is one kernel, which keeps logits as the product gives them."""
-        *runs, last = self.layer_runs
-        layer, losses = last.layer, 1 + self.mtp_layers
-        wide = LOGIT_BYTES * self.sequence_length * layer.vocabulary_rows
-        spared, kernels = losses * (wide - self.logits_bytes), losses * (LOSS_KERNELS - 1)
-        head = {
-            "kernels": layer.kernels - kernels,
-            "memory_kernels": layer.memory_kernels - kernels,
-            "sharded_activation_bytes": layer.sharded_activation_bytes - spared,
-        }
-        return self.but(layer_runs=(*runs, last.but(layer=head)), fused_cross_entropy=True)
 
     @cached_property
     def whole_experts(self) -> "Workload":

@@ -13,6 +13,7 @@ with loading():
 
     from formulations.errors import PlannerError
     from solver.cli import fleets, plans, setup, solving
+    from solver.cli.search_options import with_options
     from solver.cli.terminal import say
 
 app = typer.Typer(
@@ -81,7 +82,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
 }
 for name, command in COMMANDS.items():
     epilog = CLOSED_BY if name in ("solve", "show") else None
-    app.command(name, epilog=epilog)(with_error_line(command))
+    app.command(name, epilog=epilog)(with_error_line(with_options(name, command)))
 
 #: Commands that went into another one, and what does the same today.
 MOVED = {

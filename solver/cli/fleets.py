@@ -10,9 +10,8 @@ import typer
 
 from formulations.errors import PlanError, PlannerError
 from formulations.node_sharing import NodeSplit
-from solver.cli import search_options
 from solver.cli.files import check_writable, refuse_changed, write_text
-from solver.cli.search_options import all_cores, argument, limit, option, time_ns
+from solver.cli.search_options import all_cores, time_ns
 from solver.cli.terminal import print_either, print_report, progress_display, say, steps_display
 from solver.fleets.distribution import Distribution
 from solver.options import SolveOptions
@@ -36,44 +35,18 @@ InFlightRule = Literal["lost", "background"]
 
 
 def templates_command(
-    instance: Path = search_options.INSTANCE,
-    faults: int = option("Node failures to survive: f + 1 pipelines.", 1, min=0, max=10**6),
-    out: Path | None = option(
-        "Write the fleet here: the fastest pipelines of these templates on all nodes, for recover."
-    ),
-    distribution: Distribution = option(
-        "Micro-batches of the fleet's pipelines. step-time: the slowest is as fast as can "
-        "be. variance: their steps vary least, as in Oobleck.",
-        "step-time",
-    ),
-    sizes: str = option(
-        "Numbers of nodes of templates. fewest: as few as cover every number of nodes. all: also "
-        "those for merging, and for fleets of fewer pipelines. Or numbers, such as 2,3,4.",
-        "all",
-        metavar="fewest|all|LIST",
-    ),
-    as_json: bool = search_options.JSON,
-    split: NodeSplit = option(
-        "How stages share a node. aligned: powers of two at multiples of themselves. "
-        "any: all numbers of GPUs in every order, unless search.tensor_parallel narrows them.",
-        NodeSplit.ALIGNED,
-    ),
-    micro_batch: int | None = option(
-        "Sequences per micro-batch. Unless given: of those with which fewest nodes hold "
-        "the model, one that makes a fleet of that many nodes a pipeline step fast.",
-        min=1,
-        max=10**8,
-    ),
-    micro_batches: int | None = option(
-        "Micro-batches of every pipeline. Unless given: its nodes' share of a step.",
-        min=1,
-        max=10**4,
-    ),
-    time_limit: float | None = limit(
-        "Time for all templates together; then the best so far, with bounds."
-    ),
-    gap: float = search_options.gap_option(),
-    study: Path | None = search_options.STUDY,
+    instance: Path,
+    faults: int = 1,
+    out: Path | None = None,
+    distribution: Distribution = "step-time",
+    sizes: str = "all",
+    as_json: bool = False,
+    split: NodeSplit = NodeSplit.ALIGNED,
+    micro_batch: int | None = None,
+    micro_batches: int | None = None,
+    time_limit: float | None = None,
+    gap: float = 0.0,
+    study: Path | None = None,
 ) -> None:
     """Find the least number of nodes that holds the model, and the best template of every size.
 
@@ -119,17 +92,15 @@ def templates_command(
 
 
 def recover_command(
-    plan: Path = argument("PLAN", "Fleet file written by templates or recover."),
-    lost: str | None = option("Nodes that failed, such as a40-3,a40-7.", metavar="NODES"),
-    joined: str | None = option("Lost nodes that are back.", metavar="NODES"),
-    horizon: str = option(
-        "For how long the next fleet is expected to train.", "1h", metavar="TIME"
-    ),
-    restart: str = option("What a recovery takes besides copying layers.", "0s", metavar="TIME"),
-    instance: Path | None = option("Instance file that the plan has to be for."),
-    out: Path | None = option("Write the next fleet here."),
-    as_json: bool = search_options.JSON,
-    time_limit: float | None = limit("Stop with the best fleet so far, and its gap."),
+    plan: Path,
+    lost: str | None = None,
+    joined: str | None = None,
+    horizon: str = "1h",
+    restart: str = "0s",
+    instance: Path | None = None,
+    out: Path | None = None,
+    as_json: bool = False,
+    time_limit: float | None = None,
 ) -> None:
     """Form the next fleet after nodes are lost or join: most steps trained within a horizon.
 
@@ -167,42 +138,21 @@ def recover_command(
 
 
 def replay_command(
-    instance: Path = search_options.INSTANCE,
-    trace: Path | None = option("CSV file of failures: time,node,event (fail or join)."),
-    every: str | None = option(
-        "One node at random fails every TIME, such as 10m or 6h, until half of them are left.",
-        metavar="TIME",
-    ),
-    policy: list[str] | None = option(
-        "How training recovers; repeat it for several. ours: the fleet of templates that "
-        "trains most until the next failure. restart: all nodes, from the last checkpoint. "
-        "redundancy: a neighbour computes for the lost node. Unless given: ours.",
-        metavar="ours|restart|redundancy",
-    ),
-    until: str | None = option(
-        "End of the run. Unless given: the trace's last event.", metavar="TIME"
-    ),
-    pause: str | None = option(
-        "From a failure to the next step; for ours copying comes on top. "
-        "Unless given: as published for a model of this size.",
-        metavar="TIME",
-    ),
-    faults: int = option("Failures at once that ours is to survive.", 1, min=0),
-    horizon: str | None = option(
-        "Time to the next failure that ours reckons with. Unless given: the trace's mean.",
-        metavar="TIME",
-    ),
-    in_flight: InFlightRule = option(
-        "The step in flight at a failure: lost; or background: the old configuration "
-        "trains on during the pause, as in Oobleck's public simulator.",
-        "lost",
-    ),
-    svg: Path | None = option("Draw the throughput over time here."),
-    as_json: bool = search_options.JSON,
-    time_limit: float | None = limit("Stop with what was played so far."),
-    gap: float = search_options.gap_option(),
-    seed: int = search_options.SEED,
-    workers: int | None = search_options.WORKERS,
+    instance: Path,
+    trace: Path | None = None,
+    every: str | None = None,
+    policy: list[str] | None = None,
+    until: str | None = None,
+    pause: str | None = None,
+    faults: int = 1,
+    horizon: str | None = None,
+    in_flight: InFlightRule = "lost",
+    svg: Path | None = None,
+    as_json: bool = False,
+    time_limit: float | None = None,
+    gap: float = 0.0,
+    seed: int = 0,
+    workers: int | None = None,
 ) -> None:
     """Replay a failure trace: samples trained, time lost by cause, throughput over time.
 
@@ -213,7 +163,7 @@ def replay_command(
     from solver.replay.player import replay
     from solver.replay.policies import InstancePolicies, PolicyOptions
     from solver.replay.trace import read_trace, regular_trace
-    from solver.report.replay import replay_json, replay_picture, replay_text
+    from solver.report.fleet import replay_json, replay_picture, replay_text
 
     check_writable(svg, keep=(instance, trace))
     allowed: dict[str, PolicyName] = {name: name for name in get_args(PolicyName)}

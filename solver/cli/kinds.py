@@ -17,14 +17,12 @@ from solver.files import Envelope, joined_names, read_one_of, to_json
 from solver.fleet_document import FleetDocument
 from solver.front_document import FrontDocument
 from solver.lengths_document import LengthsDocument, SwitchDocument
-from solver.plan_figures import costs_of
 from solver.report.front import front_report
 from solver.report.front_picture import front_page, front_picture
 from solver.report.html.page import html_page
 from solver.report.lengths import lengths_page, step_text, switch_page, switch_text
 from solver.report.step import chrome_trace
 from solver.report.text import plan_text
-from solver.simulate import Step, simulate_step
 
 if TYPE_CHECKING:
     from formulations.instance.instance import Family
@@ -33,7 +31,6 @@ if TYPE_CHECKING:
 Part = Literal["picture", "page", "trace", "details"]
 
 D = TypeVar("D", bound=Envelope)
-T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -49,25 +46,20 @@ class Kind(Generic[D]):
     verify: str
     text: Callable[[D], list[RenderableType]]
     picture: Callable[[D], str] | None = None
-    page: Callable[[D], str] | None = None
+    page: Callable[..., str] | None = None
     trace: Callable[[D], str] | None = None
     details: Callable[[D], list[RenderableType]] | None = None
     claims: Callable[[D], bool] = lambda _: False
-
-
-def _of_step(write: Callable[[PlanDocument, Step], T]) -> Callable[[PlanDocument], T]:
-    """A report on a plan and its step."""
-    return lambda document: write(document, simulate_step(costs_of(document)))
 
 
 KINDS: tuple[Kind[Any], ...] = (
     Kind(
         PlanDocument,
         "verify_document",
-        _of_step(plan_text),
-        page=_of_step(html_page),
-        trace=_of_step(chrome_trace),
-        details=_of_step(partial(plan_text, details=True)),
+        plan_text,
+        page=html_page,
+        trace=chrome_trace,
+        details=partial(plan_text, details=True),
         claims=lambda document: bool(document.closed_configs),
     ),
     Kind(FrontDocument, "verify_front", front_report, front_picture, front_page),
@@ -112,6 +104,19 @@ def part_of(kind: Kind[Any], part: Part, option: str) -> Callable[..., Any]:
         allowed = joined_names([row.file.kind_name() for row in KINDS if getattr(row, part)])
         raise PlannerError(f"{option}: a {kind.file.kind_name()} file; allowed: {allowed}")
     return made
+
+
+def page_of(
+    kind: Kind[Any], document: Any, file: str, beside: tuple[PlanDocument, str] | None = None
+) -> str:
+    """The page of a file, of a plan beside another one. PlannerError if it has none."""
+    write = part_of(kind, "page", "report")
+    if isinstance(document, PlanDocument):
+        return html_page(document, file, beside)
+    if beside is not None:
+        found = f"a {kind.file.kind_name()} file beside {beside[1]}"
+        raise PlannerError(f"{file}: {found}; allowed: a plan file beside another one")
+    return str(write(document))
 
 
 def read_kind(path: Path) -> tuple[Kind[Any], Any]:

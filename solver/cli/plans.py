@@ -3,21 +3,14 @@
 from pathlib import Path
 from typing import Literal
 
-import typer
-
 from formulations.errors import PlannerError
-from solver.cli import search_options
 from solver.cli.files import check_folder, check_writable, checked_plan, write_folder, write_text
-from solver.cli.search_options import all_cores, argument, flag, limit, option
+from solver.cli.search_options import all_cores
 from solver.cli.terminal import print_either, print_report, say, steps_display
 from solver.options import ExportTarget
 
 #: Claims that are named one by one.
 EXAMPLES = 20
-
-PLAN_HELP = "Plan file written by solve --out."
-PLAN = argument("PLAN", PLAN_HELP)
-
 
 #: Exit codes: a file is not what solve wrote, or its claims are wrong; nothing is wrong, but not
 #: all that it claims was proved again.
@@ -25,12 +18,10 @@ REFUSED, UNPROVED = 1, 5
 
 
 def verify_command(
-    plan: Path = argument("PLAN", "Plan, front, fleet, switch or lengths file."),
-    instance: Path | None = option(
-        "Also compare with this instance file, which the plan should be for."
-    ),
-    quick: bool = flag("--quick", "Leave what an exhaustive search closed at its word."),
-    time_limit: float | None = limit("Longest time for proofs."),
+    plan: Path,
+    instance: Path | None = None,
+    quick: bool = False,
+    time_limit: float | None = None,
 ) -> None:
     """Check every constraint, figure and proof of a plan again.
 
@@ -72,17 +63,11 @@ def verify_command(
 
 
 def show_command(
-    plan: Path | None = typer.Argument(
-        None, metavar="PLAN", help="Plan, front, fleet, switch or lengths file."
-    ),
-    svg: Path | None = option("Draw a front here."),
-    study: Path | None = option(
-        "Instead of a PLAN how far the searches have come that --study keeps there, in "
-        "use or not: what is closed, the best plan, its bound, what is open.",
-        metavar="STUDY",
-    ),
-    as_json: bool = flag("--json", "Of a --study, print one JSON object instead of text."),
-    details: bool = search_options.DETAILS,
+    plan: Path | None = None,
+    svg: Path | None = None,
+    study: Path | None = None,
+    as_json: bool = False,
+    details: bool = False,
 ) -> None:
     """Show the stages, places and timeline of a plan, or how far a study has come.
 
@@ -114,31 +99,33 @@ def show_command(
 
 
 def report_command(
-    plan: Path = argument("PLAN", "Plan, front, switch or lengths file."),
-    out: Path = option("The page to write.", Path("report.html")),
-    trace: Path | None = option("Also write one step here, for Perfetto (ui.perfetto.dev)."),
+    plan: Path,
+    other: Path | None = None,
+    out: Path = Path("report.html"),
+    trace: Path | None = None,
 ) -> None:
     """Write a plan as one HTML file that needs no network.
 
     It is checked as `show` does.
     """
-    from solver.cli.kinds import checked_kind, part_of
+    from solver.cli.kinds import checked_kind, page_of, part_of
 
-    check_writable(out, trace, keep=(plan,))
+    check_writable(out, trace, keep=(plan, other))
     kind, document = checked_kind(plan)
-    files = {out: part_of(kind, "page", "report")}
+    beside = None if other is None else (checked_plan(other), str(other))
+    texts = {out: page_of(kind, document, str(plan), beside)}
     if trace is not None:
-        files[trace] = part_of(kind, "trace", "--trace")
-    for path, write in files.items():
-        write_text(path, write(document))
-    say(f"wrote {' and '.join(map(str, files))}")
+        texts[trace] = part_of(kind, "trace", "--trace")(document)
+    for path, text in texts.items():
+        write_text(path, text)
+    say(f"wrote {' and '.join(map(str, texts))}")
 
 
 def export_command(
-    plan: Path = PLAN,
-    to: ExportTarget = option("Who is to run it.", ...),
-    out: Path = option("New folder for the files.", ..., metavar="DIR"),
-    own_model: bool = flag("--own-model", "The model is yours: write and refuse nothing of it."),
+    plan: Path,
+    to: ExportTarget,
+    out: Path,
+    own_model: bool = False,
 ) -> None:
     """Write the files with which a framework launches PLAN, and what starts its processes.
 
@@ -155,24 +142,23 @@ def export_command(
     say(f"{EXPORTERS[to].name}: wrote {names} to {out}; README.md says how to start it.")
 
 
-def diff_command(first: Path = PLAN, second: Path = argument("PLAN", "Another one.")) -> None:
+def diff_command(first: Path, second: Path) -> None:
     """Show where two plans differ: degrees, time by cost term, memory, money.
 
     Both are checked as `show` does.
     """
-    from solver.report.compared import difference
+    from solver.report.compared import difference, distinct_names
 
     a, b = checked_plan(first), checked_plan(second)
-    names = ("first", "second") if first.name == second.name else (first.name, second.name)
-    print_report(difference(a, b, names))
+    print_report(difference(a, b, distinct_names(str(first), str(second))))
 
 
 def explain_command(
-    plan: Path = PLAN,
-    as_json: bool = search_options.JSON,
-    time_limit: float = limit("For all changes together.", 60.0),
-    gap: float = search_options.gap_option(0.001),
-    workers: int | None = search_options.WORKERS,
+    plan: Path,
+    as_json: bool = False,
+    time_limit: float = 60.0,
+    gap: float = 0.001,
+    workers: int | None = None,
 ) -> None:
     """Say what limits the step of PLAN, and what other machines or strategies would save.
 
@@ -193,14 +179,12 @@ def explain_command(
 
 
 def switch_command(
-    before: Path = argument("FROM", PLAN_HELP),
-    after: Path = argument("TO", "Another one, of the same model and machines."),
-    moves: Literal["parameters", "gradients", "both"] = option(
-        "What moves; gradients are accumulated ones, reduced before.", "parameters"
-    ),
-    out: Path | None = option("Write the switch here."),
-    as_json: bool = search_options.JSON,
-    time_limit: float | None = limit("Longest time to beat the published rule."),
+    before: Path,
+    after: Path,
+    moves: Literal["parameters", "gradients", "both"] = "parameters",
+    out: Path | None = None,
+    as_json: bool = False,
+    time_limit: float | None = None,
 ) -> None:
     """Plan the switch from one plan to another: who sends which slices to whom, soonest done.
 

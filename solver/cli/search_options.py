@@ -1,13 +1,20 @@
-"""Options that several commands share."""
+"""Options of commands: what options.toml says of them, checks, times and numbers of workers."""
 
+import inspect
 import math
 import os
-from typing import Any
+import tomllib
+from collections.abc import Callable
+from importlib import resources
+from operator import getitem
+from typing import Annotated, Any, ParamSpec
 
 import typer
 
 from formulations.errors import PlannerError
 from solver.options import MAX_WORKERS, Engine
+
+P = ParamSpec("P")
 
 
 def finite(value: float | None) -> float | None:
@@ -54,55 +61,29 @@ def all_cores() -> int:
     return len(os.sched_getaffinity(0))
 
 
-def option(text: str, default: object = None, **settings: Any) -> Any:
-    """An option with its help text; settings: those of `typer.Option`; `...`: it must be given."""
-    return typer.Option(default, help=text, **settings)
-
-
-def argument(name: str, text: str) -> Any:
-    """What must be given, by its place, with its help text."""
-    return typer.Argument(..., metavar=name, help=text)
-
-
-def flag(name: str, text: str) -> Any:
-    """A switch that is off unless named."""
-    return typer.Option(False, name, help=text)
-
-
-def limit(text: str, default: float | None = None) -> Any:
-    """A limit in seconds, with what it limits."""
-    return option(text, default, callback=positive, metavar="SECONDS")
-
-
-def gap_option(default: float = 0.0) -> Any:
-    """How far from the best plan a plan may be."""
-    text = "Relative distance to the best plan that is good enough, such as 0.01."
-    return option(text, default, min=0.0, callback=_below_one)
-
-
-INSTANCE = argument("INSTANCE", "Instance file (YAML).")
-JSON = flag("--json", "Print one JSON object instead of text.")
-DETAILS = flag(
-    "--details",
-    "Also what the figures rest on and assume, what limits the step, what other targets would "
-    "bring, and what closed the configurations.",
+#: What options.toml says of parameters, by command.
+OPTIONS: dict[str, dict[str, Any]] = tomllib.loads(
+    resources.files("solver.cli").joinpath("options.toml").read_text(encoding="utf-8")
 )
-ENGINE = option(
-    "What runs the workers: processes of this machine, or ray: a Ray cluster "
-    "(pip install 'hetplan[ray]').",
-    "processes",
-)
-ADDRESS = option(
-    "Of the Ray cluster, or auto; unless given, one is started on this machine.",
-    metavar="HOST:PORT",
-)
-STUDY = option(
-    "Keep what is closed in this file, and go on from there: the same command after a "
-    "kill loses the work in hand only. On a disk of this machine, not of the network."
-)
-SEED = option("Seed of everything random.", 0, min=0, max=2**31 - 1)
-WORKERS = option(
-    "Processes of the exact search, threads of HiGHS; unless given, one a core.",
-    min=1,
-    max=MAX_WORKERS,
-)
+_CHECKS = {"finite": finite, "positive": positive, "below_one": _below_one}
+
+
+def with_options(name: str, command: Callable[P, None]) -> Callable[P, None]:
+    """The command, whose parameters are its options and arguments as options.toml says."""
+    signature = inspect.signature(command, eval_str=True)
+    parameters = []
+    for parameter in signature.parameters.values():
+        stated = (table.get(parameter.name, {}) for table in (OPTIONS["shared"], OPTIONS[name]))
+        shared, own = ({"help": text} if isinstance(text, str) else text for text in stated)
+        settings = {**shared, **own}
+        settings["callback"] = _CHECKS.get(settings.pop("check", None))
+        place, flag = settings.pop("argument", None), parameter.name.removeprefix("as_")
+        # Of a bool there is one name, without one for its opposite
+        names = [f"--{flag.replace('_', '-')}"] if parameter.annotation is bool else []
+        kind: Any = typer.Option(*names, **settings)
+        if place:
+            kind = typer.Argument(metavar=place, help=settings["help"])
+        annotation = getitem(Annotated, (parameter.annotation, kind))
+        parameters.append(parameter.replace(annotation=annotation))
+    command.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+    return command

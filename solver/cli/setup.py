@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, TypeVar
 import typer
 
 from formulations.errors import InstanceError, PlannerError
-from solver.cli import search_options
 from solver.cli.files import check_writable, write_text
-from solver.cli.search_options import argument, flag, option
+from solver.cli.search_options import OPTIONS
 from solver.cli.terminal import print_either, say
 
 if TYPE_CHECKING:
@@ -22,40 +21,28 @@ if TYPE_CHECKING:
 
 Answer = TypeVar("Answer")
 
-MODEL_HELP = "Name of the catalogue, or path of a Hugging Face config.json."
 NODES_HELP = 'NODESxGPUSxTYPE[@NETWORK]: 4x8xH100, or "2x4xRTX-3090@10 Gbit/s".'
 DEFAULT_BATCH = 256  #: sequences per step of a config.json, which names none
 DEFAULT_TOKENS = 4096  #: per sequence of a config.json, unless its own maximum is less
 
 
 def init_command(
-    model: str | None = option(MODEL_HELP),
-    nodes: list[str] | None = option(f"{NODES_HELP} Once per kind of machine.", metavar="MACHINES"),
-    slurm: Path | None = option(
-        "The machines in what `scontrol show node` or `sinfo -o '%N %G %T'` printed.",
-        metavar="FILE",
-    ),
-    kubernetes: Path | None = option(
-        "The machines in what `kubectl get nodes -o json` printed.", metavar="FILE"
-    ),
-    skypilot: Path | None = option(
-        "What the machines cost: a table CLOUD/vms.csv of SkyPilot's catalogue.", metavar="FILE"
-    ),
-    region: str | None = option("Of the prices; unless given, the cheapest that has them all."),
-    detect: bool = flag("--detect", "The GPUs of this machine; needs nvidia-ml-py."),
-    gpu: list[str] | None = option(
-        "A GPU that the catalogue does not have: name, memory, memory_bandwidth, link inside the "
-        "node, peaks such as bf16, with units. Once per type.",
-        metavar="NAME=VALUE,...",
-    ),
-    sequence_length: int | None = option("Tokens per sequence.", min=1, max=10**8),
-    global_batch: int | None = option("Sequences per step.", min=1, max=10**8),
-    out: Path = option("File to write.", Path("instance.yaml")),
-    force: bool = flag("--force", "Replace the file if there is one."),
+    model: str | None = None,
+    nodes: list[str] | None = None,
+    slurm: Path | None = None,
+    kubernetes: Path | None = None,
+    skypilot: Path | None = None,
+    region: str | None = None,
+    detect: bool = False,
+    gpu: list[str] | None = None,
+    sequence_length: int | None = None,
+    global_batch: int | None = None,
+    out: Path = Path("instance.yaml"),
+    force: bool = False,
 ) -> None:
     """Write a first instance, with comments; asks for what no option says."""
-    from formulations.instance.catalogue import gpu_catalogue
     from formulations.instance.load import parse_instance
+    from formulations.instance.machines import gpu_catalogue
     from formulations.instance.targets import TARGETS
     from solver.report.text import cluster_text
     from solver.setup import first_instance as setup
@@ -79,7 +66,8 @@ def init_command(
         source = Path(answer) if _names_file(answer) else answer
         return Training(source, tokens, global_batch or described.global_batch or DEFAULT_BATCH)
 
-    training = training_of(model) if model else _asked("--model", MODEL_HELP, training_of)
+    model_help = OPTIONS["shared"]["model"]
+    training = training_of(model) if model else _asked("--model", model_help, training_of)
     try:
         machines = [setup.parse_machines(text, gpus) for text in nodes or ()]
         machines += setup.slurm_machines(slurm, gpus) if slurm else []
@@ -118,15 +106,9 @@ def _asked(option: str, question: str, read: "Callable[[str], Answer]") -> "Answ
 
 
 def calibrate_command(
-    instance: Path = argument("INSTANCE", "Instance file."),
-    measured: Path = option(
-        "CSV of measured steps: tensor_parallel, data_parallel, pipeline_parallel, "
-        "micro_batch, seconds; also memory, group, global_batch, recompute, and of other models "
-        "hidden_size, layers and heads.",
-        ...,
-        metavar="FILE",
-    ),
-    out: Path = option("Instance file to write.", ...),
+    instance: Path,
+    measured: Path,
+    out: Path,
 ) -> None:
     """Correct the layer times of INSTANCE by measured steps; plans then say what error to expect.
 
@@ -153,18 +135,14 @@ def calibrate_command(
 
 
 def profile_command(
-    model: str = option(MODEL_HELP, ...),
-    out: Path = option("Profile file to write.", ...),
-    gpu: str | None = option("Name of the GPU in instances. Default: the catalogue's, or CPU."),
-    tensor_parallel: str = option(
-        "Tensor-parallel degrees, with commas between.", "1", metavar="1,2"
-    ),
-    micro_batch: str = option("Micro-batch sizes, with commas between.", "1,2,4", metavar="1,2,4"),
-    sequence_length: int | None = option("Tokens per sequence.", min=1, max=10**6),
-    precision: Literal["fp32", "tf32", "fp16", "bf16"] | None = option(
-        "Default: bf16, fp16 before Ampere, fp32 on a CPU."
-    ),
-    device: Literal["cuda", "cpu"] | None = option("Default: cuda where there is a GPU."),
+    model: str,
+    out: Path,
+    gpu: str | None = None,
+    tensor_parallel: str = "1",
+    micro_batch: str = "1,2,4",
+    sequence_length: int | None = None,
+    precision: Literal["fp32", "tf32", "fp16", "bf16"] | None = None,
+    device: Literal["cuda", "cpu"] | None = None,
 ) -> None:
     """Measure forward, backward and weight-gradient time and peak memory of every layer kind here.
 
@@ -177,8 +155,8 @@ def profile_command(
     except ImportError:
         need = "profile needs PyTorch: pip install 'hetplan[torch]', or torch as your GPU needs it"
         raise PlannerError(need) from None
-    from formulations.instance.catalogue import gpu_catalogue
     from formulations.instance.load import check_profile
+    from formulations.instance.machines import gpu_catalogue
     from solver.measure import layer_profile as measuring
     from solver.report.quantities import time_text
     from solver.setup.first_instance import catalogue_name
@@ -227,23 +205,11 @@ def _numbers(option: str, text: str) -> list[int]:
 
 
 def catalogue_command(
-    name: str | None = typer.Argument(
-        None,
-        metavar="[NAME]",
-        help="A workload of the catalogue, or a Hugging Face config.json: parameters, FLOPs "
-        "and bytes per layer.",
-    ),
-    as_json: bool = search_options.JSON,
-    sequence_length: int | None = option(
-        "Tokens per sequence; default: the catalogue's, or what config.json allows "
-        f"up to {DEFAULT_TOKENS}.",
-        min=1,
-        max=10**8,
-    ),
-    global_batch: int | None = option(
-        "Sequences per step; default: the catalogue's, or 1.", min=1, max=10**8
-    ),
-    schema: bool = flag("--schema", "Instead the JSON schema of instance files, for editors."),
+    name: str | None = None,
+    as_json: bool = False,
+    sequence_length: int | None = None,
+    global_batch: int | None = None,
+    schema: bool = False,
 ) -> None:
     """List the GPUs and workloads that an instance may name, or print the figures of a workload."""
     from formulations.instance.load import instance_json_schema
@@ -294,16 +260,16 @@ class _Model(NamedTuple):
 
 def _model(model: str, where: str) -> _Model:
     """The model; `where`: what names it, for errors."""
-    from formulations.instance.catalogue import catalogue_entry
     from formulations.instance.huggingface_model import architecture_from_config, maximum_positions
-    from formulations.instance.resolve_workload import config_name, from_config
+    from formulations.instance.resolve_workload import catalogue_entry, config_name, read_config
 
     if not _names_file(model):
         entry = catalogue_entry(model, where)
         return _Model(entry.sizes, model, entry.source, entry.sequence_length, entry.global_batch)
     path = Path(model)
-    architecture = from_config(path, architecture_from_config)
-    tokens = min(from_config(path, maximum_positions) or DEFAULT_TOKENS, DEFAULT_TOKENS)
+    config = read_config(path)
+    architecture = architecture_from_config(config)
+    tokens = min(maximum_positions(config) or DEFAULT_TOKENS, DEFAULT_TOKENS)
     return _Model(architecture, config_name(path), model, tokens, None)
 
 

@@ -8,18 +8,8 @@ from typing import TYPE_CHECKING, Literal
 import typer
 
 from formulations.errors import InstanceError, PlanError, PlannerError
-from solver.cli import search_options
 from solver.cli.files import check_folder, check_writable, write_folder, write_text
-from solver.cli.search_options import (
-    all_cores,
-    finite,
-    flag,
-    limit,
-    num_workers,
-    option,
-    positive,
-    time_ns,
-)
+from solver.cli.search_options import all_cores, num_workers, time_ns
 from solver.cli.terminal import (
     family_display,
     print_either,
@@ -28,7 +18,7 @@ from solver.cli.terminal import (
     say,
     steps_display,
 )
-from solver.options import MAX_WORKERS, CheckMethod, Engine, ExportTarget, Method, SolveOptions
+from solver.options import CheckMethod, Engine, ExportTarget, Method, SolveOptions
 
 if TYPE_CHECKING:
     from formulations.instance.instance import Family
@@ -40,27 +30,20 @@ EXIT_CODES = {"optimal": 0, "feasible": 0, "infeasible": 3, "unknown": 4}
 
 
 def solve_command(
-    instance: Path = search_options.INSTANCE,
-    out: Path | None = option("Write the plan, its proof and its figures here."),
-    as_json: bool = search_options.JSON,
-    proof: bool = flag("--proof", "In the JSON object also how every combination was closed."),
-    details: bool = search_options.DETAILS,
-    method: Method = option(
-        "exact: proved best plan. minmax: heuristic, no proof. "
-        "cpsat, milp: exact by one CP-SAT or MILP model, slower.",
-        "exact",
-    ),
-    time_limit: float | None = limit("Stop with the best plan so far."),
-    gap: float = search_options.gap_option(),
-    seed: int = search_options.SEED,
-    write_model: Path | None = option(
-        "Write the model of the plan's configuration, with all critical paths found, here: "
-        ".pb or .pbtxt by --method cpsat, .lp or .mps by milp."
-    ),
-    workers: int | None = search_options.WORKERS,
-    study: Path | None = search_options.STUDY,
-    engine: Engine = search_options.ENGINE,
-    address: str | None = search_options.ADDRESS,
+    instance: Path,
+    out: Path | None = None,
+    as_json: bool = False,
+    proof: bool = False,
+    details: bool = False,
+    method: Method = "exact",
+    time_limit: float | None = None,
+    gap: float = 0.0,
+    seed: int = 0,
+    write_model: Path | None = None,
+    workers: int | None = None,
+    study: Path | None = None,
+    engine: Engine = "processes",
+    address: str | None = None,
 ) -> None:
     """Find the best plan of INSTANCE and prove how good it is.
 
@@ -103,17 +86,13 @@ def solve_command(
 
 
 def cross_check_command(
-    instance: Path = search_options.INSTANCE,
-    method: list[CheckMethod] | None = option(
-        "What to compare; repeat it for several. Without proof: local search, "
-        "megatron (its rule of thumb), amp (what its own estimate calls best). Unless given: "
-        "minmax, local and exact."
-    ),
-    time_limit: float = limit("For each of the methods.", 60.0),
-    as_json: bool = search_options.JSON,
-    gap: float = search_options.gap_option(),
-    seed: int = search_options.SEED,
-    workers: int | None = search_options.WORKERS,
+    instance: Path,
+    method: list[CheckMethod] | None = None,
+    time_limit: float = 60.0,
+    as_json: bool = False,
+    gap: float = 0.0,
+    seed: int = 0,
+    workers: int | None = None,
 ) -> None:
     """Compare the plans and the bounds that several methods find for INSTANCE.
 
@@ -132,30 +111,16 @@ def cross_check_command(
 
 
 def evaluate_command(
-    instance: Path = search_options.INSTANCE,
-    megatron: Path | None = option("Arguments of Megatron-LM.", metavar="FILE"),
-    torchtitan: Path | None = option("Configuration module, and its schedule.", metavar="DIR"),
-    degrees: str | None = option(
-        "tp, cp, ep, pp, dp, vpp, micro_batch, optimizer_instances (1 unless given), schedule, "
-        "recompute, zero, split=9/7/5/3 (blocks).",
-        metavar="NAME=VALUE,...",
-    ),
-    order: str | None = option(
-        "Node groups of the hosts in rank order, as small,big*2; unless given, hosts.txt "
-        "beside the files, or the order of INSTANCE.",
-        metavar="NAMES",
-    ),
-    out: Path | None = option("Write the plan here, as solve does."),
-    as_json: bool = search_options.JSON,
-    time_limit: float = option(
-        "For the best plan; 0: do not look for it.",
-        60.0,
-        min=0.0,
-        callback=finite,
-        metavar="SECONDS",
-    ),
-    gap: float = search_options.gap_option(0.001),
-    workers: int | None = search_options.WORKERS,
+    instance: Path,
+    megatron: Path | None = None,
+    torchtitan: Path | None = None,
+    degrees: str | None = None,
+    order: str | None = None,
+    out: Path | None = None,
+    as_json: bool = False,
+    time_limit: float = 60.0,
+    gap: float = 0.001,
+    workers: int | None = None,
 ) -> None:
     """Predict the step of what runs today on INSTANCE, and say what would make it faster.
 
@@ -189,17 +154,15 @@ def evaluate_command(
 
 
 def shortlist_command(
-    instance: Path = search_options.INSTANCE,
-    count: int = option("How many plans to measure at most.", 5, min=1, max=100),
-    out: Path | None = option("New folder for plans and jobs.", metavar="DIR"),
-    to: ExportTarget | None = option(
-        "Who is to run the jobs; unless given, the target of INSTANCE."
-    ),
-    as_json: bool = search_options.JSON,
-    time_limit: float = limit("For the best plan, and as long for the others.", 60.0),
-    gap: float = search_options.gap_option(0.001),
-    seed: int = search_options.SEED,
-    workers: int | None = search_options.WORKERS,
+    instance: Path,
+    count: int = 5,
+    out: Path | None = None,
+    to: ExportTarget | None = None,
+    as_json: bool = False,
+    time_limit: float = 60.0,
+    gap: float = 0.001,
+    seed: int = 0,
+    workers: int | None = None,
 ) -> None:
     """Choose which plans of INSTANCE to measure: unlike each other, and any may be the fastest.
 
@@ -235,26 +198,17 @@ def shortlist_command(
 
 
 def lengths_command(
-    instance: Path = search_options.INSTANCE,
-    order: Literal["ascending", "free"] = option(
-        "Shorter sequences first, or groups of any lengths in any order.", "ascending"
-    ),
-    out: Path | None = option("Write the step, its times and bound here."),
-    plans: Path | None = option(
-        "Write plans of what runs, and of the best single strategy, into a new folder.",
-        metavar="DIR",
-    ),
-    static: str | None = option(
-        "Beside the step, printed: what the best plan with these degrees alone takes, such as "
-        "dp=1,tp=16,pp=2; tensor groups may fill several nodes.",
-        metavar="NAME=VALUE,...",
-    ),
-    as_json: bool = search_options.JSON,
-    time_limit: float | None = limit("Longest search of a free order."),
-    study: Path | None = search_options.STUDY,
-    gap: float = search_options.gap_option(),
-    seed: int = search_options.SEED,
-    workers: int = option("Threads of the search of a free order.", 1, min=1, max=MAX_WORKERS),
+    instance: Path,
+    order: Literal["ascending", "free"] = "ascending",
+    out: Path | None = None,
+    plans: Path | None = None,
+    static: str | None = None,
+    as_json: bool = False,
+    time_limit: float | None = None,
+    study: Path | None = None,
+    gap: float = 0.0,
+    seed: int = 0,
+    workers: int = 1,
 ) -> None:
     """Choose which strategy runs which sequences of INSTANCE, whose `lengths` are many.
 
@@ -301,29 +255,21 @@ def lengths_command(
 
 
 def pareto_command(
-    instance: Path = search_options.INSTANCE,
-    out: Path | None = option("Write the front, its plans and proofs here."),
-    svg: Path | None = option("Also draw the front here."),
-    as_json: bool = search_options.JSON,
-    subsets: bool = flag(
-        "--subsets",
-        "Instead the best subset of every size of the nodes of INSTANCE, and what each "
-        "group brings; where the nodes of a group are a range, of the most.",
-    ),
-    budget: float | None = option(
-        "Least step time at this training cost at most.", callback=positive, metavar="USD"
-    ),
-    deadline: str | None = option(
-        "Least money for a training of this time, such as 30d.", metavar="TIME"
-    ),
-    sequences: int | None = option("Of the training; default: objective.steps.", min=1, max=10**15),
-    time_limit: float | None = limit("Stop with the front so far."),
-    gap: float = search_options.gap_option(),
-    seed: int = search_options.SEED,
-    workers: int | None = search_options.WORKERS,
-    study: Path | None = search_options.STUDY,
-    engine: Engine = search_options.ENGINE,
-    address: str | None = search_options.ADDRESS,
+    instance: Path,
+    out: Path | None = None,
+    svg: Path | None = None,
+    as_json: bool = False,
+    subsets: bool = False,
+    budget: float | None = None,
+    deadline: str | None = None,
+    sequences: int | None = None,
+    time_limit: float | None = None,
+    gap: float = 0.0,
+    seed: int = 0,
+    workers: int | None = None,
+    study: Path | None = None,
+    engine: Engine = "processes",
+    address: str | None = None,
 ) -> None:
     """Find the clusters of INSTANCE that no other beats in both throughput and training cost.
 

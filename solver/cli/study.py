@@ -11,6 +11,7 @@ from rich.console import RenderableType
 from formulations.instance import Instance
 from solver.cli.terminal import gap_text, print_report, say
 from solver.clusters.member import family_overviews
+from solver.files import fields_of
 from solver.lengths.candidates import LENGTHS
 from solver.report.layout import Labelled, Lines, spaced, table_of
 from solver.report.naming import degrees_line
@@ -37,10 +38,7 @@ def show_study(path: Path, as_json: bool) -> None:
             "configs_closed": search.closed,
             "configs_open": len(search.open),
             "step_time_s": None if search.step_time_ns is None else search.step_time_ns / 1e9,
-            "objective": search.objective,
-            "bound": search.bound,
-            "gap": search.gap,
-            "spent_s": search.spent_s,
+            **fields_of(search, "objective", "bound", "gap", "spent_s"),
             "open": [record.model_dump(mode="json") for record in search.open],
         }
         parts.append(_search_text(instance, search))

@@ -22,6 +22,7 @@ from solver.evaluate.launched import block_boundaries
 from solver.evaluate.run_plan import Planned, judged, settled
 from solver.export.job import Job
 from solver.export.registry import EXPORTERS
+from solver.files import fields_of
 from solver.lengths.candidates import Candidates
 from solver.lengths.choose import build_lengths, check_limits, choose
 from solver.lengths_document import LengthsDocument
@@ -140,7 +141,7 @@ def _changes(planned: Planned, best: Plan) -> Iterator[tuple[str, Planned]]:
 
 
 def _taking(config: Configuration, target: Configuration, fields: Sequence[str]) -> Configuration:
-    return config.model_copy(update={name: getattr(target, name) for name in fields})
+    return config.model_copy(update=fields_of(target, *fields))
 
 
 def _with_degrees(

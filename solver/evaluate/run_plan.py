@@ -40,6 +40,7 @@ from solver.evaluate import megatron_run, torchtitan_run
 from solver.evaluate.launched import Launched, run_of_degrees
 from solver.evaluate.megatron_run import read_flags
 from solver.export.job import APART, HOSTS, RANKS, Job, host_names, name_clash
+from solver.files import fields_of
 from solver.report.quantities import counted
 from solver.result import Result, SearchLog, Status, Termination, objective_weight
 from solver.simulate import step_time_ns
@@ -90,7 +91,7 @@ def planned(instance: Instance, run: Launched, order: Sequence[int]) -> Planned:
         dp=dp,
         recompute=(run.recompute,),
         nodes_used=used,
-        **{name: getattr(run, name) for name in (*alike, *shards)},
+        **fields_of(run, *alike, *shards),
     )
     own = Planned(space, run, tuple(order), settled(space, config, run.recompute))
     _check_config(own)

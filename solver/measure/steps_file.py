@@ -20,13 +20,10 @@ from pydantic import Field
 
 from formulations.errors import InstanceError, PlanError, all_of
 from formulations.instance import Instance, NodeGroup
-from formulations.instance.catalogue import catalogue_entry
 from formulations.instance.documents import (
     Document,
-    Mark,
-    Node,
-    Part,
     Place,
+    Position,
     csv_fields,
     parse_document,
     read_text,
@@ -35,6 +32,7 @@ from formulations.instance.load import parse_instance
 from formulations.instance.machines import MOST_FACTOR
 from formulations.instance.profile import PeakMemory
 from formulations.instance.record import Batch, Count, Name, Record
+from formulations.instance.resolve_workload import catalogue_entry
 from formulations.instance.search import ScheduleName, ZeroStage
 from formulations.instance.validation import validated
 from formulations.instance.workload import Recompute
@@ -161,16 +159,16 @@ def _document(path: Path, names: list[str], line: int, fields: list[tuple[int, s
     if len(fields) != len(names):
         wrong = f"{len(fields)} fields"
         raise InstanceError(f"{path}:{line}:1", wrong, f"{len(names)}: {','.join(names)}")
-    children, values = dict[Part, Node](), dict[str, int | float | str]()
+    positions, values = [Position((), f"{line}:1")], dict[str, int | float | str]()
     for name, (column, text) in zip(names, fields, strict=True):
         if not text:
             continue
-        children[name] = Node(Mark(line, column))
+        positions.append(Position((name,), f"{line}:{column}"))
         values[name] = text
         for number in (float, int):  # the last that can read it
             with suppress(ValueError):
                 values[name] = number(text)
-    return Document(str(path), values, Node(Mark(line, 1), children=children))
+    return Document(str(path), values, lambda: positions)
 
 
 def _step(

@@ -5,9 +5,11 @@ from collections.abc import Callable, Mapping, Sequence
 from rich.console import RenderableType
 
 from formulations.instance import GpuType, Layer, Workload
-from formulations.instance.catalogue import gpu_catalogue, workload_catalogue
+from formulations.instance.machines import gpu_catalogue
+from formulations.instance.resolve_workload import workload_catalogue
 from formulations.instance.workload import PRECISIONS, Precision
 from formulations.units import GIB
+from solver.files import fields_of
 from solver.report.layout import Labelled, spaced, table_of
 from solver.report.naming import layers_text
 from solver.report.quantities import decimal_text, decimal_unit, significant, size_text, size_unit
@@ -26,12 +28,9 @@ def trained_parameters(workload: Workload) -> int:
 def workload_json(workload: Workload) -> dict[str, object]:
     """Figures per workload and per layer; units in the names."""
     return {
-        "name": workload.name,
-        "source": workload.source,
-        "parameters": workload.parameters,
+        **fields_of(workload, "name", "source", "parameters"),
         "trained_parameters": trained_parameters(workload),
-        "sequence_length": workload.sequence_length,
-        "global_batch": workload.global_batch,
+        **fields_of(workload, "sequence_length", "global_batch"),
         "forward_flops_per_sequence": workload.forward_flops,
         "training_flops_per_sequence": workload.training_flops,
         "boundary_bytes_per_sequence": workload.boundary_bytes,

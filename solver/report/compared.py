@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from operator import attrgetter
+from pathlib import Path
 
 from rich.console import RenderableType
 
@@ -10,7 +11,8 @@ from formulations.instance.targets import TARGETS, Target
 from formulations.space.launch import able
 from formulations.units import seconds
 from solver.document import PlanDocument
-from solver.plan_figures import costs_of, plan_of
+from solver.files import fields_of
+from solver.plan_figures import plan_of, step_of
 from solver.report.assumptions import calibration_lines
 from solver.report.critical import summary
 from solver.report.layout import Columns, Grid, Labelled, Lines, spaced, table_of
@@ -28,7 +30,6 @@ from solver.result import (
     Status,
     by_saving,
 )
-from solver.simulate import simulate_step
 
 _HOUR_NS = 3600e9
 #: Gains that differ by less are told as one.
@@ -99,9 +100,7 @@ def comparison_json(comparison: Comparison) -> dict[str, object]:
         "lower_bound": scaled(comparison.bound),
         "methods": [
             {
-                "method": finding.method,
-                "status": finding.status,
-                "termination": finding.termination,
+                **fields_of(finding, "method", "status", "termination"),
                 "config": finding.config and finding.config.model_dump(mode="json"),
                 "step_time_s": scaled(finding.step_time_ns, 1e9),
                 "objective": scaled(finding.objective),
@@ -150,9 +149,15 @@ FIELDS: tuple[
 )
 
 
+def distinct_names(first: str, second: str) -> tuple[str, str]:
+    """What two plan files are called: by their names, unless these are the same."""
+    names = Path(first).name, Path(second).name
+    return ("first", "second") if len({*names}) == 1 else names
+
+
 def difference(
     first: PlanDocument, second: PlanDocument, names: tuple[str, str]
-) -> list[RenderableType]:
+) -> tuple[Labelled, str, Grid]:
     """Both plans in words, then every figure that is not 0 in both, and the difference."""
     lines, rows = [], []
     for name, plan in zip(names, (first, second), strict=True):
@@ -168,7 +173,7 @@ def difference(
         if label == "MFU":
             changed = f"{100 * change:+.1f} points"
         rows.append((label, text(a, largest), text(b, largest), changed if change else "none"))
-    return [Labelled(lines), "", Grid(("",), (*names, "difference"), rows)]
+    return Labelled(lines), "", Grid(("",), (*names, "difference"), rows)
 
 
 # What runs today, and the best plan
@@ -176,7 +181,7 @@ def difference(
 
 def evaluation_text(document: PlanDocument, evaluation: Evaluation) -> list[RenderableType]:
     """Stages, memory, time, limits that are broken, distance from the best, single changes."""
-    lines = [*figures(document), *summary(document, simulate_step(costs_of(document)))]
+    lines = [*figures(document), *summary(document, step_of(document))]
     for row in alike(document):
         limit = row.figures.memory_limit_bytes
         over = row.figures.memory_bytes - limit
@@ -264,8 +269,7 @@ def evaluation_json(document: PlanDocument, evaluation: Evaluation) -> dict[str,
             "status": best.status,
             "target": best.instance.search.target,
             "step_time_s": None if best.step_time_ns is None else best.step_time_ns / 1e9,
-            "above_best": evaluation.above_best,
-            "above_bound": evaluation.above_bound,
+            **fields_of(evaluation, "above_best", "above_bound"),
         },
         "changes": answers_json(evaluation.changes),
         "settings": list(evaluation.settings),
@@ -286,7 +290,7 @@ def explanation(document: PlanDocument, answers: Sequence[Answer]) -> list[Rende
         f"saved: {what} per sequence against it; USD/h: rent beside its own"
     )
     labels = [
-        *summary(document, simulate_step(costs_of(document))),
+        *summary(document, step_of(document)),
         ("memory", tightest(document)),
         *second_best_lines(document),
         *calibration_lines(document),
@@ -404,16 +408,12 @@ def shortlist_text(best: Result, plans: Shortlist) -> list[RenderableType]:
 def shortlist_json(plans: Shortlist) -> dict[str, object]:
     """The same as data; shares of 1, steps in s."""
     return {
-        "candidates": plans.candidates,
-        "complete": plans.complete,
-        "margin": plans.margin,
+        **fields_of(plans, "candidates", "complete", "margin"),
         "plans": [
             {
                 "config": listed.plan.config.model_dump(mode="json"),
                 "step_time_s": seconds(listed.step_time_ns),
-                "behind": listed.behind,
-                "chance": listed.chance,
-                "gain": listed.gain,
+                **fields_of(listed, "behind", "chance", "gain"),
             }
             for listed in plans.listed
         ],

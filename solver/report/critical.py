@@ -3,6 +3,7 @@
 from collections import Counter, defaultdict
 from dataclasses import replace
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 
@@ -24,8 +25,16 @@ TAIL = {
 _TRANSFERS = "transfers between stages"
 
 
-def by_type(document: PlanDocument, step: Step) -> list[tuple[str, int]]:
-    """What the critical path is made of, in words, and its ns, most first.
+class Spent(NamedTuple):
+    """What a critical path is made of, in words; kind: of `KINDS`, transfers, or a GPU type."""
+
+    text: str
+    time_ns: int
+    kind: str
+
+
+def by_type(document: PlanDocument, step: Step) -> list[Spent]:
+    """What the critical path is made of, most first.
 
     Gaps between its operations are transfers. Stages on GPUs of one type stand together; the one
     with most of their time is named.
@@ -33,18 +42,20 @@ def by_type(document: PlanDocument, step: Step) -> list[tuple[str, int]]:
     sends = " and sends" if step.costs.blocking_sends else ""
     path = step.critical_path
     # By what the time goes into, then by stage; None: of no stage alone
-    times: dict[str, Counter[int | None]] = defaultdict(Counter)
+    times: dict[tuple[str, str], Counter[int | None]] = defaultdict(Counter)
     for operation in path:
-        name, stage = TAIL.get(operation.kind), operation.stage
-        if name is None:
-            types = {replica.stages[stage].gpu_type for replica in document.replicas}
-            name = f"compute{sends} on {', '.join(sorted(types))}"
-        alone = operation.kind == "sync" or operation.kind not in TAIL
-        times[name][stage if alone else None] += operation.end_ns - operation.start_ns
+        kind, stage = operation.kind, operation.stage
+        if kind in TAIL:
+            name = TAIL[kind]
+        else:
+            types = sorted({replica.stages[stage].gpu_type for replica in document.replicas})
+            name, kind = f"compute{sends} on {', '.join(types)}", types[0]
+        alone = kind == "sync" or kind not in TAIL
+        times[name, kind][stage if alone else None] += operation.end_ns - operation.start_ns
     for before, after in pairwise(path):
-        times[_TRANSFERS][None] += after.start_ns - before.end_ns
-    times_ns = []
-    for name, of_stage in times.items():
+        times[_TRANSFERS, "transfers"][None] += after.start_ns - before.end_ns
+    spent = []
+    for (name, kind), of_stage in times.items():
         total_ns = of_stage.total()
         stages = [
             stage for stage, time_ns in of_stage.most_common() if stage is not None and time_ns
@@ -56,8 +67,8 @@ def by_type(document: PlanDocument, step: Step) -> list[tuple[str, int]]:
                 mostly = ""
             name += f" (stage{plural} {ranges(stages)}{mostly})"
         if total_ns:
-            times_ns.append((name, total_ns))
-    return sorted(times_ns, key=lambda item: -item[1])
+            spent.append(Spent(name, total_ns, kind))
+    return sorted(spent, key=lambda part: -part.time_ns)
 
 
 def improvements(document: PlanDocument, step: Step) -> list[tuple[str, float]]:
@@ -108,7 +119,7 @@ def summary(document: PlanDocument, step: Step) -> Lines:
     """Lines on what limits the step and what would make it faster."""
     parts = [
         f"{percent(time_ns / step.step_time_ns)} {text}"
-        for text, time_ns in by_type(document, step)
+        for text, time_ns, _ in by_type(document, step)
     ]
     lines = [("limited by", ", ".join(parts))]
     gains = [gain for gain in improvements(document, step) if gain[1] >= _LEAST_GAIN]

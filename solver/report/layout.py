@@ -19,6 +19,7 @@ Columns = Mapping[str, Callable[[R], str] | Literal[False]]
 _LABEL_WIDTH = 12
 WIDTH = 100  # columns where no terminal says otherwise
 _GAP = 2  # columns between two of a table
+_UNFOLDED = 12  # rows of a table that a page shows at once
 _FOLDED = 8  # characters that a broken word keeps on a line
 #: Between a number and its unit, or a name and its number.
 _TOGETHER = re.compile(r"(?<=\d) (?=(?:[num]?s|[KMGT]?i?B|USD|[GTP]?FLOP)\b|%)|(?<=ZeRO) (?=\d)")
@@ -35,10 +36,6 @@ def draw(parts: Sequence[RenderableType], page: IO[str], *, terminal: bool = Fal
     console = Console(file=page, force_terminal=terminal, width=width, highlight=False, emoji=False)
     for part in parts:
         console.print(part, markup=False)
-
-
-class Markup(str):
-    """A cell that is HTML already, for tables of pages."""
 
 
 @dataclass(frozen=True)
@@ -84,19 +81,24 @@ class Grid:
                 widths[max(wide, key=widths.__getitem__)] -= 1
         return widths
 
-    def html(self) -> str:
-        """The table of a page."""
-        classes = [""] * len(self.texts) + [" class=number"] * len(self.numbers)
-
-        def row(tag: str, cells: Sequence[str]) -> str:
-            pairs = zip(classes, cells, strict=True)
-            return "".join(
-                f"<{tag}{style}>{cell if isinstance(cell, Markup) else escape(cell)}</{tag}>"
-                for style, cell in pairs
-            )
-
-        body = "".join(f"<tr>{row('td', cells)}</tr>" for cells in self.rows)
-        return f"<table><tr>{row('th', (*self.texts, *self.numbers))}</tr>{body}</table>"
+    def html(self, caption: str) -> str:
+        """The table of a page, folded where it is long; caption: what it shows."""
+        styles = [""] * len(self.texts) + [" class=number"] * len(self.numbers)
+        head = "".join(
+            f"<th scope=col{style}>{escape(name)}</th>" if name else "<td></td>"
+            for style, name in zip(styles, (*self.texts, *self.numbers), strict=True)
+        )
+        rows = (
+            "".join(f"<td{style}>{escape(c)}</td>" for style, c in zip(styles, row, strict=True))
+            for row in self.rows
+        )
+        body, told = "".join(f"<tr>{row}</tr>" for row in rows), escape(caption)
+        table = (
+            f'<div class=scroll role=region aria-label="{told}"><table><caption>{told}</caption>'
+            f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
+        )
+        folded = f"<details><summary>{told}: {len(self.rows):,} rows</summary>{table}</details>"
+        return table if len(self.rows) <= _UNFOLDED else folded
 
 
 def _longest_word(texts: Iterable[str]) -> int:
@@ -128,12 +130,14 @@ class Labelled:
         yield grid
 
     def html(self) -> str:
-        """The lines as a table of a page."""
-        rows = "".join(
-            f"<tr><th scope=row>{escape(label)}</th><td>{escape(text)}</td></tr>"
-            for label, text in self.lines
-        )
-        return f"<table class=lines>{rows}</table>"
+        """The lines as a table of a page; those without a label go on with the one above."""
+        rows = list[str]()
+        for label, text in self.lines:
+            if label:
+                rows.append(f"<th scope=row>{escape(label)}</th><td>{escape(text)}</td>")
+            else:
+                rows[-1] = f"{rows[-1].removesuffix('</td>')}<br>{escape(text)}</td>"
+        return f"<table class=lines>{''.join(f'<tr>{row}</tr>' for row in rows)}</table>"
 
 
 def _wrapped(text: str, width: int) -> list[str]:

@@ -1,8 +1,9 @@
 """Stages, their memory and places, as tables; what crosses between zones, over which links."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import pairwise
+from types import MappingProxyType
 from typing import NamedTuple
 
 from formulations.costs.transfers import neighbours
@@ -157,18 +158,19 @@ def traffic_table(document: PlanDocument) -> Grid:
     )
 
 
-def memory_table(document: PlanDocument) -> Grid:
-    """What the memory of a GPU holds, by stage."""
+def memory_table(document: PlanDocument, more: Mapping[str, str] = MappingProxyType({})) -> Grid:
+    """What the memory of a GPU holds, by stage; more: headings, each of a field of the stage."""
     size = size_unit(max(stage.memory_limit_bytes for stage in all_stages(document)))
     parts = list(MemoryDocument.model_fields)
     rows = [
         [str(row.stage), ranges(row.replicas)]
         + [size.number(getattr(row.figures.memory, part)) for part in parts]
+        + [size.number(getattr(row.figures, field)) for field in more.values()]
         for row in alike(document)
         if not row.chunk
     ]
-    names = [f"{part.removesuffix('_bytes')} {size.name}" for part in parts]
-    return Grid(("stage", "replicas"), names, rows)
+    names = [part.removesuffix("_bytes") for part in parts]
+    return Grid(("stage", "replicas"), [f"{name} {size.name}" for name in (*names, *more)], rows)
 
 
 def placement_table(document: PlanDocument) -> Grid:

@@ -10,8 +10,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from solver.document import PlanDocument
+from solver.plan_figures import step_of
+from solver.report.layout import Grid
 from solver.report.naming import layers_text
-from solver.report.quantities import node_ranges, ranges, time_text
+from solver.report.quantities import node_ranges, percent, ranges, time_text, time_unit
 from solver.report.stages import num_chunks
 from solver.simulate import Operation, Step
 
@@ -167,14 +169,13 @@ def left_out(rows: Sequence[Row], num_bars: int) -> tuple[int, int]:
     return (0, 0) if fits else (starts[half], ends[-half])
 
 
-def timeline_data(document: PlanDocument, step: Step) -> dict[str, object]:
+def timeline_data(document: PlanDocument, rows: Sequence[Row], step: Step) -> dict[str, object]:
     """Times in ns of the picture; gap: between which bars are left out.
 
-    kinds: [id, name]. rows: label, place, and bars as [kind, start, duration, micro-batch or -1,
+    kinds: [kind, name]. rows: label, place, and bars as [kind, start, duration, micro-batch or -1,
     chunk]. critical: [row, start, end] along the critical path. hidden: micro-batches of a row
     without a bar that is shown.
     """
-    rows = rows_of(document, step)
     begin_ns, end_ns = left_out(rows, max(_MOST_BARS, _LEAST_PER_ROW * len(rows)))
     names = _kind_names(document, rows)
     number_of_kind = {kind: number for number, kind in enumerate(names)}
@@ -197,7 +198,6 @@ def timeline_data(document: PlanDocument, step: Step) -> dict[str, object]:
                 "stage": row.stage,
                 "place": f"layers {row.layers}; {replicas_text(row.replicas)}; "
                 f"{row.nodes} ({row.gpu_type})",
-                "type": row.gpu_type,
                 "bars": [
                     [
                         *(number_of_kind[bar.kind], bar.start_ns, bar.end_ns - bar.start_ns),
@@ -214,16 +214,37 @@ def timeline_data(document: PlanDocument, step: Step) -> dict[str, object]:
     }
 
 
+def timeline_table(document: PlanDocument, rows: Sequence[Row], step: Step) -> Grid:
+    """What every row of the timeline does: how often, from when to when, and for how long."""
+    unit, critical, lines = time_unit(step.step_time_ns / 1e9), {*step.critical_path}, []
+    for kind, name in _kind_names(document, rows).items():
+        for row in rows:
+            bars = [bar for bar in row.bars if bar.kind == kind]
+            total_ns, path_ns = (
+                sum(bar.end_ns - bar.start_ns for bar in timed)
+                for timed in (bars, critical & {*bars})
+            )
+            if bars:
+                times_ns = (bars[0].start_ns, bars[-1].end_ns, total_ns, path_ns)
+                texts = (str(row.stage), ranges(row.replicas), name, f"{len(bars):,}")
+                share = percent(total_ns / step.step_time_ns)
+                lines.append((*texts, *(unit.number(ns / 1e9) for ns in times_ns), share))
+    names = ("first starts", "last ends", "in all", "on the critical path")
+    times = [f"{name} {unit.name}" for name in names]
+    return Grid(("stage", "replicas", "what"), ("times", *times, "of the step"), lines)
+
+
 # A trace for Perfetto and chrome://tracing
 
 
-def chrome_trace(document: PlanDocument, step: Step) -> str:
-    """The step in the Trace Event Format, for a document with a plan and its simulated step.
+def chrome_trace(document: PlanDocument) -> str:
+    """A step in the Trace Event Format, for a document with a plan.
 
     Format: "Trace Event Format", Google, 2016: complete events (ph X) with ts and dur in
     microseconds, metadata events (ph M) that name processes and threads. A process is a group of
     replicas that do the same, a thread one of its stages.
     """
+    step = step_of(document)
     rows = rows_of(document, step)
     names = _kind_names(document, rows)
     critical = {(bar.replica, bar.stage, bar.start_ns, bar.kind) for bar in step.critical_path}

@@ -12,7 +12,7 @@ from formulations.instance.targets import TARGETS
 from formulations.plan import Configuration, num_gpus
 from formulations.space.launch import able
 from solver.document import PlanDocument
-from solver.plan_figures import costs_of, plan_of
+from solver.plan_figures import plan_of, step_of
 from solver.report import assumptions, naming, stages
 from solver.report.critical import busy_share, summary
 from solver.report.layout import Labelled, Lines, spaced
@@ -20,7 +20,6 @@ from solver.report.naming import WORDS
 from solver.report.quantities import counted, money, node_ranges, percent, significant, time_text
 from solver.report.step import text_timeline
 from solver.result import Infeasibility, OtherTarget
-from solver.simulate import Step, simulate_step
 
 _MOST_RUNS = 8  # of equal layers that are listed one by one
 _MOST_ROWS = 12  # of a table of stages that is shown whole without `--details`
@@ -248,7 +247,7 @@ def solution_text(
     lines, table = figures(document), list[RenderableType]()
     if document.config is not None:
         if details:
-            lines += summary(document, simulate_step(costs_of(document)))
+            lines += summary(document, step_of(document))
         grid = stages.stage_table(document)
         if len(grid.rows) > _MOST_ROWS and not details:
             between = ["...", *[""] * (len(grid.rows[0]) - 1)]
@@ -264,7 +263,7 @@ def solution_text(
     return [heading, "", *table, Labelled(_asked(lines, details))]
 
 
-def plan_text(document: PlanDocument, step: Step, *, details: bool = False) -> list[RenderableType]:
+def plan_text(document: PlanDocument, *, details: bool = False) -> list[RenderableType]:
     """What `show` prints, in order."""
     traffic = "traffic and update; transfers per micro-batch, the rest per step"
     lines, more = figures(document) + outcome(document), [("more", "--details")] * (not details)
@@ -274,6 +273,6 @@ def plan_text(document: PlanDocument, step: Step, *, details: bool = False) -> l
         ["memory per GPU", stages.memory_table(document)],
         [traffic, stages.traffic_table(document)],
         [stages.placement_table(document)],
-        [text_timeline(document, step)],
+        [text_timeline(document, step_of(document))],
         [Labelled(_asked([*lines, *more], details))],
     )

@@ -12,9 +12,8 @@ from pathlib import Path
 from typing import get_args
 
 from formulations.errors import InstanceError, PlannerError
-from formulations.instance.catalogue import link_catalogue
 from formulations.instance.documents import Place, parse_document, parse_json, read_text
-from formulations.instance.machines import GpuFile, GpuType, gpu_type
+from formulations.instance.machines import GpuFile, GpuType, gpu_type, link_catalogue
 from formulations.instance.record import MOST_GPUS, shown
 from formulations.instance.validation import validated
 from formulations.instance.workload import Precision

@@ -15,8 +15,8 @@ from bench.memory import MemoryRow, estimated, measured
 from bench.published_times import Observation
 from bench.read_published import read_all
 from bench.runs import Row
-from formulations.instance.catalogue import gpu_catalogue
 from formulations.instance.instance import MARGIN_OF_MEASURED_PEAKS, MEASURED_PEAKS
+from formulations.instance.machines import gpu_catalogue
 
 
 def bounds(benchmark: str) -> dict[str, tuple[int, float, float]]:

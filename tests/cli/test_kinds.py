@@ -4,11 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from formulations.errors import PlanError
-from solver.cli.kinds import checked_kind
+from formulations.errors import PlanError, PlannerError
+from solver.cli.kinds import KINDS, checked_kind, page_of
 from solver.files import to_json
 from solver.result import Status, Termination
 from tests.hand_made import document_of, heuristic_result, planless_result
+from tests.report.shown import front
 
 
 def test_files_without_a_plan_are_not_shown(tmp_path: Path) -> None:
@@ -21,3 +22,10 @@ def test_files_without_a_plan_are_not_shown(tmp_path: Path) -> None:
     path.write_text(to_json(document_of(heuristic_result())), encoding="utf-8")
     kind, document = checked_kind(path)
     assert not kind.claims(document)
+
+
+def test_only_plans_are_shown_beside_each_other() -> None:
+    kind = next(kind for kind in KINDS if kind.file is type(front()))
+    plan = document_of(heuristic_result())
+    with pytest.raises(PlannerError, match=r"front\.json: a front file beside b\.json; allowed: "):
+        page_of(kind, front(), "front.json", (plan, "b.json"))

@@ -3,7 +3,8 @@
 import pytest
 import typer
 
-from solver.cli.search_options import positive
+from solver.cli import COMMANDS, app
+from solver.cli.search_options import OPTIONS, positive
 
 
 @pytest.mark.parametrize("value", [0.0, -1.0, float("nan"), float("inf")])
@@ -11,3 +12,20 @@ def test_limits_are_finite_and_above_0(value: float) -> None:
     assert positive(None) is None
     with pytest.raises(typer.BadParameter):
         positive(value)
+
+
+def test_every_option_has_its_help() -> None:
+    """And nothing is said in options.toml of a parameter that no command has."""
+    commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+    named = dict[str, set[str]]()
+    for name in COMMANDS:
+        parameters = [own for own in commands[name].params if own.name != "help"]
+        assert all(parameter.help for parameter in parameters)
+        named[name] = {str(parameter.name) for parameter in parameters}
+    named["shared"] = {
+        name
+        for name in set.union(*named.values())
+        if sum(name in own for own in named.values()) > 1
+    }
+    for name, stated in OPTIONS.items():
+        assert stated.keys() <= named[name]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from formulations.instance.catalogue import workload_catalogue
+from formulations.instance.resolve_workload import workload_catalogue
 from formulations.space.launch import model_obstacles
 from solver.export import megatron
 from solver.export.job import Piece

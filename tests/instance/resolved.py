@@ -12,8 +12,9 @@ import pytest
 
 from formulations.errors import InstanceError
 from formulations.instance import Instance
-from formulations.instance.catalogue import gpu_catalogue, link_catalogue, workload_catalogue
 from formulations.instance.load import load_family, load_instance, parse_instance
+from formulations.instance.machines import gpu_catalogue, link_catalogue
+from formulations.instance.resolve_workload import workload_catalogue
 from formulations.instance.targets import TARGETS
 from tests.conftest import ROOT
 from tests.random_spaces import written_instance

@@ -5,11 +5,11 @@ import json
 import pytest
 
 from formulations.errors import InstanceError
-from formulations.instance.catalogue import workload_catalogue
 from formulations.instance.huggingface import config_from_sizes, model_types, sizes_from_config
 from formulations.instance.huggingface_model import maximum_positions
+from formulations.instance.resolve_workload import workload_catalogue
 from formulations.instance.workload import Workload
-from tests.architectures import CONFIGS, PUBLISHED, build, config_of
+from tests.architectures import CONFIGS, PUBLISHED, build, config_of, parsed_config
 from tests.recorded import Cases, as_recorded, digest, recorded
 
 #: With a config.json.
@@ -26,7 +26,7 @@ DEFAULTS = {
 
 def workload_of(config: dict[str, object]) -> Workload:
     """Workload of a config at 512 tokens."""
-    return build(sizes_from_config(config, "c"), 512)
+    return build(sizes_from_config(parsed_config(config)), 512)
 
 
 def trained(workload: Workload) -> int:
@@ -38,7 +38,7 @@ def test_bug_configs_of_models_that_are_not_counted_give_their_line(line: str) -
     """Values out of range, fields of another model, other heads; no other architecture is meant."""
     name, change, expected = line.split(" | ")
     with pytest.raises(InstanceError) as caught:
-        sizes_from_config(config_of(name, **json.loads(change)), "c")
+        sizes_from_config(parsed_config(config_of(name, **json.loads(change))))
     assert str(caught.value) == expected.replace("{types}", ", ".join(model_types()))
 
 
@@ -60,8 +60,8 @@ def all_configs() -> dict[str, dict[str, object]]:
 @recorded("huggingface")
 def test_sizes_are_the_recorded_ones() -> Cases:
     for name, config in all_configs().items():
-        sizes = sizes_from_config(config, "c")
-        yield name, [digest(sizes), maximum_positions(config, "c")]
+        sizes = sizes_from_config(parsed_config(config))
+        yield name, [digest(sizes), maximum_positions(parsed_config(config))]
 
 
 def test_configs_are_written_from_sizes_of_decoders() -> None:
@@ -71,7 +71,7 @@ def test_configs_are_written_from_sizes_of_decoders() -> None:
         written = config_from_sizes(entry.sizes)
         types[name] = written and [written["model_type"], digest(written)]
     for name, config in all_configs().items():
-        written = config_from_sizes(sizes_from_config(config, "c"))
+        written = config_from_sizes(sizes_from_config(parsed_config(config)))
         assert (written is None) == (config["model_type"] in ("bert", "t5")), name
     as_recorded("written_configs", types)
 

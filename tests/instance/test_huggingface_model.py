@@ -12,7 +12,7 @@ from formulations.instance.huggingface import model_types, sizes_from_config, sp
 from formulations.instance.huggingface_model import architecture_from_config, counted_from_config
 from formulations.instance.transformer import CountedModel
 from tests import architectures
-from tests.architectures import CONFIGS, build
+from tests.architectures import CONFIGS, build, parsed_config
 from tests.instance.test_huggingface import workload_of
 from tests.refusals import refusals
 
@@ -56,7 +56,7 @@ def test_supported_types_equal_the_library(name: str) -> None:
     What a block keeps is told from its matrices to 5 %.
     """
     config = config_of(name)
-    library = build(counted_from_config(library_config(config), "c"), 512)
+    library = build(counted_from_config(parsed_config(library_config(config))), 512)
     for stated, counted in zip(workload_of(config).layers, library.layers, strict=True):
         assert counted.parameters == stated.parameters
         assert not counted.is_block or counted.forward_flops == stated.forward_flops
@@ -67,8 +67,8 @@ def test_bug_an_architecture_that_the_library_lacks_was_counted_as_its_causal_mo
     """Unless its name says that it is one."""
     line = r"^c architectures: OurRewardModel; allowed: a model of"
     with pytest.raises(InstanceError, match=line):
-        counted_from_config(NEOX | {"architectures": ["OurRewardModel"]}, "c")
-    counted_from_config(NEOX | {"architectures": ["OurForCausalLM"]}, "c")
+        counted_from_config(parsed_config(NEOX | {"architectures": ["OurRewardModel"]}))
+    counted_from_config(parsed_config(NEOX | {"architectures": ["OurForCausalLM"]}))
 
 
 @pytest.mark.parametrize("model_type", TYPES)
@@ -89,7 +89,7 @@ def test_defaults_and_fields_are_those_of_the_class(model_type: str) -> None:
             assert (getattr(built, key) if hasattr(built, key) else elsewhere[key]) == value, key
     heads = {"head_dim": 128} if model_type == "glm4_moe" else {}
     saved = transformers.AutoConfig.for_model(model_type, **needed, **heads).to_dict()
-    sizes_from_config(saved, "c")
+    sizes_from_config(parsed_config(saved))
     assert table.fields & set(saved)
 
 
@@ -99,7 +99,7 @@ def test_no_type_of_the_library_is_taken_for_another() -> None:
 
 
 def test_other_types_are_counted() -> None:
-    model = architecture_from_config(NEOX, "c")
+    model = architecture_from_config(parsed_config(NEOX))
     assert isinstance(model, CountedModel)
     workload, block = build(model, 512), 12 * 64**2 + 13 * 64
     assert workload.parameters == 2 * block + 2 * 64 + 2 * 100 * 64
@@ -112,4 +112,4 @@ def test_what_cannot_be_counted(text: str, message: str) -> None:
     """Fields that the class ignores and models of other forms are refused by name."""
     config = json.loads(text)
     with pytest.raises(InstanceError, match=message):
-        architecture_from_config(config if "model_type" in config else NEOX | config, "c")
+        architecture_from_config(parsed_config(config if "model_type" in config else NEOX | config))

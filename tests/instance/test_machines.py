@@ -2,14 +2,22 @@
 
 import pytest
 
-from formulations.instance.catalogue import gpu_catalogue, gpus_of
 from formulations.instance.documents import parse_document
+from formulations.instance.machines import gpu_catalogue, gpus_of
 from formulations.instance.workload import PRECISIONS, Precision
+from formulations.units import parse_quantity
+from tests.conftest import text_of
 from tests.instance.resolved import broken
 from tests.instance_texts import LINKS, MINIMAL, ONE_GPU, parsed
 from tests.recorded import Cases, digest, recorded
 
 GPUS = gpu_catalogue()
+
+PRINTED = dict(
+    row.partition("#")[0].strip().split(" ", 1)
+    for row in text_of("datasheets.txt").splitlines()
+    if not row.startswith("#")
+)
 
 test_lines = broken("gpu_", "bandwidth", "link_", "unit", "too_much", "terms")
 
@@ -53,3 +61,30 @@ def test_bug_assumed_peaks_were_called_published(precision: Precision) -> None:
     odd = GPUS["B200"].but(assumed_peaks={"bf16": "a guess"})
     assert odd.peak_evidence("fp8").source == "a guess"
     assert odd.peak_evidence("tf32").kind == "published"
+
+
+@pytest.mark.parametrize("name", GPUS)
+def test_every_gpu_has_sources_and_figures_that_fit(name: str) -> None:
+    """Datasheet, sources of memory and efficiency; half the bits, twice the rate (to 3 %)."""
+    gpu, peak = GPUS[name], GPUS[name].peak_flops
+    measured = name in ("B200", "B300", "GB200", "GB300")
+    assert (gpu.kind, gpu.link.kind) == ("published", "measured" if measured else "published")
+    assert any(word in gpu.source for word in ("datasheet", "whitepaper", "brief", "quoted"))
+    assert gpu.memory_source != gpu.source
+    assert gpu.efficiency_source
+    # A figure with sparsity among dense ones shows.
+    if "bf16" in peak:
+        assert peak["bf16"] == peak["fp16"]
+        half = peak.get("tf32", peak["fp16"] / 2)  # AMD's older dies have no tf32
+        assert peak["fp16"] == pytest.approx(2 * half, rel=0.03)
+    if "fp8" in peak:
+        assert peak["fp8"] == pytest.approx(2 * peak["fp16"], rel=0.03)
+    assert ("bf16" in peak) == ((gpu.compute_capability or 0) >= 8)  # not before Ampere
+    # Of the memory less can be allocated than is printed, by at most 10 %.
+    if name in PRINTED:
+        memory, _, rate = PRINTED[name].partition(", ")
+        precision, _, figure = rate.partition(" ")
+        assert peak[precision] == pytest.approx(parse_quantity(figure, "compute"))  # type: ignore[index]
+        assert 0.9 < gpu.memory_bytes / parse_quantity(memory, "size") < 1
+    # Half of what datasheets print for both directions.
+    assert name != "A100-80" or gpu.link.bandwidth_bytes_per_s == 300e9

@@ -2,12 +2,18 @@
 
 from pathlib import Path
 
+import pytest
+
+from formulations.errors import InstanceError
 from formulations.instance import Cluster, resolve_workload
-from formulations.instance.catalogue import gpu_catalogue
+from formulations.instance.machines import gpu_catalogue
 from formulations.instance.workload import PRECISIONS, Workload
+from tests.architectures import PUBLISHED
 from tests.instance.resolved import broken, instances
 from tests.instance_texts import MINIMAL, parsed
 from tests.recorded import Cases, digest, recorded
+
+WORKLOADS = resolve_workload.workload_catalogue()
 
 test_lines = broken("huggingface", "flash", "workload", "sequence", "fp8", "bf16", "no_")
 
@@ -62,3 +68,16 @@ def test_who_has_flash_attention_is_recorded() -> Cases:
                 resolve_workload.flash_remedy(cluster, precision),
             ]
             yield f"flash {name} {precision}", [*told, obstacle and list(obstacle)]
+
+
+@pytest.mark.parametrize("name", WORKLOADS)
+def test_every_entry_has_a_source_and_its_published_parameters(name: str) -> None:
+    entry, workload = WORKLOADS[name], WORKLOADS[name].workload(name)
+    assert (workload.source, workload.sequence_length) == (entry.source, entry.sequence_length)
+    assert workload.global_batch == entry.global_batch
+    assert workload.parameters == PUBLISHED.get(name, workload.parameters)
+
+
+def test_unknown_name_lists_the_known_ones() -> None:
+    with pytest.raises(InstanceError, match=r"'bert-lrage' \(did you mean bert-large.*gpt-145b"):
+        resolve_workload.catalogue_entry("bert-lrage", "--model")

@@ -2,8 +2,7 @@
 
 import pytest
 
-from formulations.instance.catalogue import overlap_catalogue
-from formulations.instance.search import Overlap, SearchSpace, plain_schedules
+from formulations.instance.search import Overlap, SearchSpace, overlap_catalogue, plain_schedules
 from tests.instance.resolved import broken
 from tests.instance_texts import MINIMAL, parsed
 
@@ -24,3 +23,9 @@ def test_overlap_is_none_or_a_frameworks() -> None:
     named = parsed(MINIMAL + "search: {overlap: megatron}\n").search.overlap
     assert named == overlap_catalogue()["megatron"]
     assert plain_schedules(SearchSpace(schedule=("zb-h1", "gpipe"))) == ["gpipe"]
+
+
+def test_shares_that_hide_have_sources() -> None:
+    for overlap in overlap_catalogue().values():
+        assert overlap.kind == "assumed"
+        assert len(overlap.source) > 40

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from formulations.instance.catalogue import workload_catalogue
+from formulations.instance.resolve_workload import workload_catalogue
 from formulations.instance.search import SearchFile
 from formulations.instance.targets import (
     LAUNCHERS,

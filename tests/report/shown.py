@@ -18,8 +18,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from rich.console import RenderableType
 
-from formulations.instance.catalogue import gpu_catalogue
 from formulations.instance.huggingface import sizes_from_config
+from formulations.instance.machines import gpu_catalogue
 from formulations.instance.transformer import build_workload
 from solver.clusters.front import Measure
 from solver.document import PlanDocument
@@ -30,7 +30,7 @@ from solver.fleets.recovery import Horizon
 from solver.front_document import ClusterRecord, FrontDocument
 from solver.lengths.choose import build_lengths, choose
 from solver.lengths_document import LengthsDocument
-from solver.plan_figures import costs_of
+from solver.plan_figures import step_of
 from solver.replay.player import Replay, Span
 from solver.replay.policy import Policy
 from solver.report.catalogue import catalogue_report, workload_json, workload_report
@@ -42,14 +42,13 @@ from solver.report.compared import (
     evaluation_text,
     explanation,
 )
-from solver.report.fleet import fleet_text
+from solver.report.fleet import draw_replays, fleet_text, replay_json, replay_text
 from solver.report.front import Figures, front_report, subset_lines
 from solver.report.front_picture import Mark, draw_front, front_page
 from solver.report.html.page import html_page
 from solver.report.layout import Labelled, draw
 from solver.report.lengths import lengths_page, step_text, switch_page, switch_text
-from solver.report.replay import draw_replays, replay_json, replay_text
-from solver.report.step import chrome_trace, timeline_data
+from solver.report.step import chrome_trace, rows_of, timeline_data, timeline_table
 from solver.report.text import chain_text, plan_text, solution_text
 from solver.result import (
     Answer,
@@ -62,7 +61,7 @@ from solver.result import (
     Status,
     Termination,
 )
-from solver.simulate import Step, simulate_step
+from tests.architectures import parsed_config
 from tests.certified_cases import CASES
 from tests.conftest import ROOT
 from tests.hand_made import document_of, pipelined_result, planless_result
@@ -127,14 +126,10 @@ def plan(name: str) -> PlanDocument:
     return sealed(CASES[name]().but(closed_configs=(), configs=log))
 
 
-def step_of(document: PlanDocument) -> Step:
-    return simulate_step(costs_of(document))
-
-
 def report_on(name: str) -> str:
     """What `show` prints of a plan, then `solve`, then `diff` with the first of PLANS."""
     document = plan(name)
-    shown = plan_text(document, step_of(document))
+    shown = plan_text(document)
     compared_to_first = difference(plan(PLANS[0]), document, (PLANS[0], name))
     solved = solution_text(document, details=True)
     return drawn(*shown, "", *solved, "", *compared_to_first)
@@ -205,13 +200,26 @@ def charted(draw: Callable[[Axes], None]) -> str:
 
 
 def page() -> str:
-    """What a page shows without its script, of a plan that was found on the way to the bound."""
+    """What a page shows without its scripts, and what these draw: of a plan beside another one.
+
+    It was found on the way to the bound.
+    """
     document = plan("zones")
     step_s = document.step_time_s or 0.0
     notes = ((1.0, 1.5 * step_s, 0.5), (2.0, step_s, 0.9), (3.0, step_s, 1.0))
     history = tuple(Moment(elapsed_s=s, step_time_s=t, bound=share) for s, t, share in notes)
-    text = html_page(sealed(document.but(history=history, runtime_s=4.0)), step_of(document))
-    return body(text).partition("<script")[0]
+    found = sealed(document.but(history=history, runtime_s=4.0))
+    text = html_page(found, "a plan.json", (plan("sharded"), "other.json"))
+    return body(text).partition("<script>")[0]
+
+
+def timeline() -> str:
+    """Data of a picture, and the table below it."""
+    document = plan("zones")
+    step = step_of(document)
+    rows = rows_of(document, step)
+    data = json.dumps(timeline_data(document, rows, step))
+    return drawn(timeline_table(document, rows, step), data)
 
 
 def replays() -> dict[str, Replay]:
@@ -300,7 +308,7 @@ def planless() -> str:
 def catalogued() -> str:
     """Two GPUs, and a chain in which blocks of two kinds take turns: those of a kind in one row."""
     path = ROOT / "tests" / "data" / "huggingface" / "gpt-oss-20b.json"
-    sizes = sizes_from_config(json.loads(path.read_text(encoding="utf-8")), "c")
+    sizes = sizes_from_config(parsed_config(json.loads(path.read_text(encoding="utf-8"))))
     workload = build_workload(
         sizes, name="w", source="t", sequence_length=256, global_batch=8, flash_attention=True
     )
@@ -330,8 +338,8 @@ REPORTS: dict[str, Callable[[], str]] = {
     **{f"fleet_{n}": partial(fleet, n) for n in range(4)},
     "switch": lambda: drawn(*switch_text(example().but(runtime_s=2.0))),
     "switch_page": lambda: body(switch_page(example().but(runtime_s=2.0))),
-    "trace": lambda: chrome_trace(plan("interleaved"), step_of(plan("interleaved"))),
-    "timeline": lambda: json.dumps(timeline_data(plan("zones"), step_of(plan("zones")))),
+    "trace": lambda: chrome_trace(plan("interleaved")),
+    "timeline": timeline,
     "lengths": lambda: drawn(*step_text(lengths())) + body(lengths_page(lengths())),
     "replay": replayed,
     "replay_picture": partial(charted, lambda axes: draw_replays(axes, replays())),

@@ -18,7 +18,7 @@ def test_shares_and_gains_keep_within_the_step(seeds: Sequence[int]) -> None:
     """Nothing of the step is unexplained; 10 % off a kind of work saves at most 10 %."""
     for document in (*map(document_of, results(seeds)), CASES["split_backward"]()):
         step = simulate_step(costs_of(document))
-        assert sum(time_ns for _, time_ns in by_type(document, step)) == step.step_time_ns
+        assert sum(part.time_ns for part in by_type(document, step)) == step.step_time_ns
         saved = [part for _, part in improvements(document, step)]
         assert saved == sorted(saved, reverse=True)
         assert all(0 < part <= 0.1 + 1e-6 for part in saved)

@@ -23,13 +23,20 @@ def test_incumbent_and_bound_come_together() -> None:
     assert times == sorted(times, reverse=True)
     totals = [known.configs_total for known in told]
     assert totals == [0] + [len(result.log.configs)] * (len(told) - 1)
-    assert told[-1].incumbent_ns == result.step_time_ns
+    assert told[-1].incumbent_ns == result.step_time_ns == told[-1].bound_ns
     assert 0 < (told[-1].left_s or 0) <= 600
     history = result.log.history
     assert list(history) == sorted(history, key=lambda moment: moment.elapsed_s)
     shares = [moment.bound for moment in history if moment.bound is not None]
     assert shares[0] < shares[-1] == 1.0
     assert any(moment.step_time_s is not None for moment in history)
+
+
+def test_bounds_of_money_are_no_times() -> None:
+    told = list[Progress]()
+    cheapest = random_instance(3).but(objective={"minimize": "cost_per_step"})
+    assert solve(cheapest, None, told.append).status is Status.OPTIMAL
+    assert {now.bound_ns for now in told} == {None}
 
 
 def test_time_left_is_that_to_the_limit() -> None:

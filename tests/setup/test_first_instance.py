@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from formulations.errors import InstanceError, PlannerError
-from formulations.instance.catalogue import gpu_catalogue
+from formulations.instance.machines import gpu_catalogue
 from solver.cli import app
 from solver.setup import first_instance
 from solver.setup.first_instance import Machines, Training, assumed_network, instance_text

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from formulations.errors import InstanceError
-from formulations.instance.catalogue import gpu_catalogue
 from formulations.instance.load import load_instance
+from formulations.instance.machines import gpu_catalogue
 from solver.setup.first_instance import Machines
 from solver.setup.offers import with_prices
 from tests.command_line import output, run

@@ -76,3 +76,19 @@ def test_a_stage_without_layers_is_refused() -> None:
     ).problems
     text = "found (0, 0), expected at least one of the layers up to 4"
     assert problems == (f"replicas[0].stages[0].layers: {text}",)
+
+
+def test_the_first_blocks_of_a_stage_may_be_recomputed_alone() -> None:
+    degrees = {"pipeline_parallel": (2,), "data_parallel": (2,), "idle_nodes": False}
+    search = SearchSpace.model_validate(degrees | {"recompute": ("none", "full")})
+    chain = [layer(kind, 10, 10**6, 10**6) for kind in ("embedding", *["block"] * 8, "head")]
+    made = instance(search=search).but(workload=workload(chain, 4, 10**6, tied=False))
+    for blocks, refused in ((1, False), (9, True)):
+        changes = {
+            f"replicas.{r}.stages.0.recomputed.{name}": value
+            for r in range(2)
+            for name, value in (("way", "full"), ("blocks", blocks))
+        }
+        document = forged(solved_document(made), changes)
+        problems = verify_document(document, Effort(prove="nothing")).problems
+        assert any(".recomputed.blocks" in text for text in problems) == refused, problems

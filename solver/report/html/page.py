@@ -1,242 +1,216 @@
-"""The page of a plan: its figures, its machines, one step to zoom into, and its proof."""
+"""The page of a plan: tables in plain HTML, and one JSON document from which scripts draw.
+
+`plan.html` has the parts of the page in their order. Every picture has a table below it that says
+the same, with names and units: where scripts do not run, the pictures alone are missing.
+"""
 
 import json
+import shlex
 from collections.abc import Iterable
 from html import escape
 from importlib import resources
-from itertools import accumulate
-from typing import TYPE_CHECKING
+from string import Template
 
 from formulations.instance.targets import TARGETS
-from solver.document import MemoryDocument, PlanDocument, StageDocument
-from solver.report.chart import COLOURS, inline, picture
-from solver.report.critical import SPEED_UP_PERCENT, by_type, improvements
-from solver.report.layout import Grid, Labelled, Markup, table_of
+from solver.document import PlanDocument
+from solver.export.job import Job, host_names
+from solver.export.registry import EXPORTERS
+from solver.plan_figures import plan_of, step_of
+from solver.report.compared import difference, distinct_names
+from solver.report.critical import SPEED_UP_PERCENT, Spent, by_type, improvements
+from solver.report.layout import Grid, Labelled
 from solver.report.naming import layers_text
-from solver.report.quantities import percent, significant, size_text, time_text
-from solver.report.stages import AlikeStages, alike, all_stages, num_stages, placed
-from solver.report.step import replicas_text, timeline_data
+from solver.report.quantities import percent, significant, time_text
+from solver.report.stages import alike, memory_table, num_stages, stage_table, tightest
+from solver.report.step import rows_of, timeline_data, timeline_table
 from solver.report.text import figures, heading_lines, outcome
 from solver.simulate import Step
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
-PALETTE = 8  #: colours for GPU types and for parts in the style sheet, used again beyond that
-_MEMORY_NAMES = {
-    "weights_bytes": "weights",
-    "gradients_bytes": "gradients",
-    "optimizer_bytes": "optimizer state",
-    "activations_bytes": "activations",
-    "buffers_bytes": "buffers",
-    "reserve_bytes": "framework reserve",
-}
-_NAMESPACE = ' xmlns="http://www.w3.org/2000/svg"'
-_TIMELINE = (
-    '<div class=tools><button id=in title="zoom in">+</button>'
-    '<button id=out title="zoom out">&minus;</button><button id=all>whole step</button>'
-    "<span id=hint>drag to move; two fingers, or Ctrl and the wheel, to zoom</span></div>"
-    '<canvas id=step role=img aria-label="one training step"></canvas>'
-    "<p id=what>&nbsp;</p><ul class=legend id=kinds></ul>"
-)
+_SCRIPTS = ("base.js", "pictures.js", "timeline.js", "page.js")  #: in the order of their use
 
 
-def html_page(document: PlanDocument, step: Step) -> str:
-    """One HTML file that needs nothing else, for a document with a plan and its simulated step."""
+def html_page(
+    document: PlanDocument,
+    file: str = "plan.json",
+    beside: tuple[PlanDocument, str] | None = None,
+) -> str:
+    """One HTML file that needs nothing else, for a document with a plan.
+
+    file: of the plan, for the commands that export it. beside: another plan to compare with, and
+    its file.
+    """
+    assert document.config is not None
+    job = Job(document.instance.on(document.config.nodes_used), plan_of(document))
+    step = step_of(document)
+    rows, spent, ranks = rows_of(document, step), by_type(document, step), places(job)
+    memory = memory_table(document, {"used": "memory_bytes", "limit": "memory_limit_bytes"})
     title = ": ".join(dict.fromkeys((document.instance.name, document.instance.workload.name)))
-    data = json.dumps(timeline_data(document, step), separators=(",", ":")).replace("<", "\\u003c")
-    proof = Labelled(outcome(document)).html() + search_chart(document)
-    # The figures that matter most, each with its name
-    status = f"{document.status} for {TARGETS[document.target].name}"
-    headline = [("step time", time_text(document.step_time_s or 0.0)), ("status", status)]
-    if document.lower_bound_s is not None and document.gap is not None:
-        headline.append(("no plan is below", time_text(document.lower_bound_s)))
-        headline.append(("gap", percent(document.gap)))
-    rate = f"{significant(document.throughput_sequences_per_s or 0.0)} sequences/s"
-    headline += [("throughput", rate), ("MFU", percent(document.mfu or 0.0))]
-    cells = "".join(
-        f"<div><dt>{escape(name)}</dt><dd>{escape(text)}</dd></div>" for name, text in headline
+    timed = "stages; times per micro-batch, peak memory per GPU"
+    steps, names, compared = [timeline_data(document, rows, step)], ("", ""), ""
+    if beside is not None:
+        other, other_step = beside[0], step_of(beside[0])
+        names = distinct_names(file, beside[1])
+        steps.append(timeline_data(other, rows_of(other, other_step), other_step))
+        compared = comparison(document, other, names)
+    data = {"steps": steps, "names": names, "spent": spent, "ranks": ranks}
+    embedded = json.dumps(data | plan_data(document), separators=(",", ":"))
+    body = Template(_asset("plan.html")).substitute(
+        title=escape(title),
+        headline=headline(document),
+        plan=Labelled(heading_lines(document)).html(),
+        compared=compared,
+        launch=exports(job, file).html("commands that write the launch files"),
+        stages=stage_table(document).html(timed),
+        machines=rank_table(ranks).html("every GPU, with its rank in each kind of groups"),
+        tightest=escape(tightest(document)),
+        memory=memory.html("peak memory of a GPU of every stage"),
+        step=timeline_table(document, rows, step).html("what every stage does in one step"),
+        spent=spent_table(spent, step).html("where the time goes"),
+        faster=gain_table(document, step).html("what would shorten the step"),
+        proof=Labelled(outcome(document)).html(),
+        figures=Labelled(figures(document)).html(),
+        data=embedded.replace("<", "\\u003c"),  # no end of a script stands in it
+        scripts="".join(map(_asset, _SCRIPTS)),
     )
-    parts = [
-        section("Plan", Labelled(heading_lines(document))),
-        section("Stages", stages(document), "Layers of the model, stage by stage."),
-        section("Machines", machines(document), "The number on a GPU is the stage it runs."),
-        section("Memory", memory(document), "Peak on each GPU; the mark is the limit."),
-        section("One step", _TIMELINE),
-        section("Where the time goes", time_spent(document, step)),
-        section("Proof", proof),
-        section("Figures and assumptions", Labelled(figures(document))),
-    ]
-    script = (
-        f'\n<script type="application/json" id=data>{data}</script>'
-        f"<script>{_asset('page.js')}</script>"
-    )
-    return sections_page(title, parts, f"<dl class=headline>{cells}</dl>", script)
+    return _page(title, body)
 
 
-def sections_page(title: str, parts: Iterable[str], headline: str = "", script: str = "") -> str:
-    """A page of sections below its title, in our style; pictures need no namespace in HTML."""
-    head = f"<header><h1>{escape(title)}</h1>{headline}</header><main>"
-    body = "\n".join([head, *parts, "</main>"]).replace(_NAMESPACE, "")
-    return (
-        '<!DOCTYPE html>\n<html lang=en><head><meta charset=utf-8><meta name=viewport content="'
-        f'width=device-width,initial-scale=1"><title>{escape(title)}</title>'
-        f"<style>{_asset('page.css')}</style></head><body>\n{body}{script}</body></html>\n"
-    )
+def sections_page(title: str, parts: Iterable[str]) -> str:
+    """A page of sections below its title, in our style."""
+    head = f"<header><h1>{escape(title)}</h1></header>"
+    return _page(title, "\n".join([head, "<main>", *parts, "</main>"]))
+
+
+def section(title: str, body: str | Grid | Labelled, note: str = "") -> str:
+    """A titled part of such a page; note: a sentence below the title."""
+    below = f"<p class=note>{escape(note)}</p>" if note else ""
+    if isinstance(body, Grid):
+        body = body.html(title)
+    shown = body if isinstance(body, str) else body.html()
+    return f"<section><h2>{escape(title)}</h2>{below}{shown}</section>"
+
+
+def _page(title: str, body: str) -> str:
+    style = _asset("page.css")
+    frame = Template(_asset("frame.html"))
+    return frame.substitute(title=escape(title), style=style, body=body)
 
 
 def _asset(name: str) -> str:
     return resources.files("solver.report.html").joinpath(name).read_text(encoding="utf-8")
 
 
-# Parts that need no script: figures, machines, stages, memory, time
+def headline(document: PlanDocument) -> str:
+    """The figures that matter most, each with its name."""
+    status = f"{document.status} for {TARGETS[document.target].name}"
+    cells = [("step time", time_text(document.step_time_s or 0.0)), ("status", status)]
+    if document.lower_bound_s is not None and document.gap is not None:
+        cells.append(("no plan is below", time_text(document.lower_bound_s)))
+        cells.append(("gap", percent(document.gap)))
+    rate = f"{significant(document.throughput_sequences_per_s or 0.0)} sequences/s"
+    cells += [("throughput", rate), ("MFU", percent(document.mfu or 0.0))]
+    return "".join(f"<div><dt>{name}</dt><dd>{escape(text)}</dd></div>" for name, text in cells)
 
 
-def section(title: str, body: str | Grid | Labelled, note: str = "") -> str:
-    """A titled part of the page; `note`: a sentence below the title."""
-    below = f"<p class=note>{escape(note)}</p>" if note else ""
-    shown = body if isinstance(body, str) else body.html()
-    return f"<section><h2>{escape(title)}</h2>{below}{shown}</section>"
+# Tables that only pages have
 
 
-def legend(names: Iterable[tuple[str, str]]) -> str:
-    """Style class and name of everything that has a colour."""
-    keys = "".join(f"<li><i class={style}></i>{escape(name)}</li>" for style, name in names)
-    return f"<ul class=legend>{keys}</ul>"
+def comparison(document: PlanDocument, other: PlanDocument, names: tuple[str, str]) -> str:
+    """Both plans in words and figures, and the stages of the other one."""
+    lines, _, grid = difference(document, other, names)
+    stages = stage_table(other).html(f"stages of {names[1]}")
+    return section("Beside another plan", lines.html() + grid.html("both plans") + stages)
 
 
-def type_classes(document: PlanDocument) -> dict[str, str]:
-    """Style class of every GPU type of the cluster."""
-    types = dict.fromkeys(group.gpu.name for group in document.instance.cluster.groups)
-    return {name: f"t{i % PALETTE}" for i, name in enumerate(types)}
+def exports(job: Job, file: str) -> Grid:
+    """For every launch target the command that writes its files, or what is in the way."""
+    rows = []
+    for target, exporter in EXPORTERS.items():
+        faults, own_model = exporter.faults(job), ""
+        if faults and not exporter.faults(job.with_own_model):
+            faults, own_model = [], " --own-model"
+        command = f"hetplan export {shlex.quote(file)} --to {target} --out job-{target}{own_model}"
+        if faults:
+            command = f"not expressible: {faults[0].found}; allowed: {faults[0].allowed}"
+        rows.append((exporter.name, command))
+    return Grid(("for", "command"), (), rows)
 
 
-def machines(document: PlanDocument) -> str:
-    """Every node with its GPUs, each with the stage that it runs; those of no plan are empty."""
-    classes, runs = type_classes(document), dict[tuple[str, int], tuple[int, int]]()
-    for r, replica in enumerate(document.replicas):
-        for k, stage in enumerate(replica.stages[: num_stages(document)]):
-            runs |= {(stage.node, gpu): (k, r) for gpu in stage.gpus}
-    cluster = document.instance.cluster
-    groups = dict(zip(cluster.node_names, cluster.node_groups, strict=True))
-    cards = []
-    for name in dict.fromkeys((*document.node_order, *cluster.node_names)):
-        group = cluster.groups[groups[name]]
-        cells = ""
-        for gpu in range(group.gpus_per_node):
-            style, text, number = "idle", "idle", ""
-            if (name, gpu) in runs:
-                k, r = runs[name, gpu]
-                style, text, number = classes[group.gpu.name], f"stage {k}, replica {r}", str(k)
-            cells += f'<i class={style} title="GPU {gpu}: {text}">{number}</i>'
-        place = f" in {group.zone}" if group.zone else ""
-        title = f"<b>{escape(name)}</b> {escape(group.gpu.name + place)}"
-        cards.append(f"<div class=node><p>{title}</p><div class=gpus>{cells}</div></div>")
-    return f"<div class=nodes>{''.join(cards)}</div>{legend((c, n) for n, c in classes.items())}"
+Place = tuple[str, str, int, int, int, int, int]
 
 
-def stages(document: PlanDocument) -> str:
-    """The chain of layers, cut into stages, as wide as they have layers."""
-    classes, workload = type_classes(document), document.instance.workload
-    bars = []
-    for s, stage in enumerate(document.replicas[0].stages):
-        k = s % num_stages(document)
-        types = dict.fromkeys(replica.stages[s].gpu_type for replica in document.replicas)
-        width = 100 * (stage.layers[1] - stage.layers[0]) / len(workload.layers)
-        layers = layers_text(workload, range(*stage.layers))
-        text = f"stage {k}: layers {layers} on {', '.join(types)}"
-        inner = "".join(f"<i class={classes[name]}></i>" for name in types)
-        bars.append(
-            f'<div class=stage style="width:{width:.3f}%" title="{escape(text)}">'
-            f"<div class=types>{inner}</div><span>{k}</span></div>"
-        )
-    return f"<div class=chain>{''.join(bars)}</div>"
+def places(job: Job) -> list[Place]:
+    """By rank: host, GPU type, GPU on the host, and tensor, context, data and pipeline rank.
 
-
-def memory(document: PlanDocument) -> str:
-    """What the memory of a GPU of every stage holds, against its limit."""
-    assert list(_MEMORY_NAMES) == list(MemoryDocument.model_fields)
-    largest = max(stage.memory_limit_bytes for stage in all_stages(document))
-    pp, workload = num_stages(document), document.instance.workload
-
-    def place(row: AlikeStages) -> str:
-        # The layers of the stage, chunk by chunk
-        chunks = document.replicas[0].stages[row.stage :: pp]
-        runs = (layers_text(workload, range(*chunk.layers)) for chunk in chunks)
-        about = [row.figures.gpu_type, f"layers {' and '.join(runs)}"]
-        about += [replicas_text(row.replicas)] if len(document.replicas) > 1 else []
-        where = escape(placed(document.instance.cluster, row.stages))
-        return Markup(f"{where} <small>{escape('; '.join(about))}</small>")
-
-    def bars(row: AlikeStages) -> str:
-        sizes = row.figures.memory.model_dump().values()
-        parts = zip(_MEMORY_NAMES.values(), sizes, strict=True)
-        texts = ", ".join(f"{name} {size_text(size_bytes)}" for name, size_bytes in parts)
-        shares = "".join(
-            _share(f"m{i}", size_bytes / largest) for i, size_bytes in enumerate(sizes)
-        )
-        limit = f'<b style="left:{100 * row.figures.memory_limit_bytes / largest:.2f}%"></b>'
-        return Markup(f'<div class=bar title="{escape(texts)}">{shares}{limit}</div>')
-
-    def free(stage: StageDocument) -> str:
-        return size_text(stage.memory_limit_bytes - stage.memory_bytes, largest)
-
-    table = table_of(
-        (row for row in alike(document) if not row.chunk),
-        {"stage": lambda row: str(row.stage), "GPUs": place, "memory of each": bars},
-        {
-            "used": lambda row: size_text(row.figures.memory_bytes, largest),
-            "free": lambda row: free(row.figures),
-        },
-    )
-    names = legend((f"m{i}", name) for i, name in enumerate(_MEMORY_NAMES.values()))
-    return f"<div class=memory>{table.html()}</div>{names}"
-
-
-def _share(style: str, share: float) -> str:
-    return f'<i class={style} style="width:{100 * share:.3f}%"></i>'
-
-
-def time_spent(document: PlanDocument, step: Step) -> str:
-    """Where the time of the critical path goes, and what would shorten it."""
-    total_ns = step.step_time_ns
-    bars, spent = "", []
-    for i, (text, time_ns) in enumerate(by_type(document, step)):
-        style, share = f"m{i % PALETTE}", time_ns / total_ns
-        bars += _share(style, share)
-        named = Markup(f"<i class='key {style}'></i>{escape(text)}")
-        spent.append((named, time_text(time_ns / 1e9, total_ns / 1e9), percent(share)))
-    faster = [
-        (f"{SPEED_UP_PERCENT} % less time for {name}", f"{percent(saved)} of the step")
-        for name, saved in improvements(document, step)
+    GPUs that share sequences are neighbours among those with the same tensors.
+    """
+    return [
+        (rank.host, rank.gpu_type, rank.gpu, rank.tensor, share, rank.data // cp, rank.stage)
+        for rank in job.ranks
+        for cp in [job.degrees(rank.stage).cp]
+        for share in [rank.data % cp]
     ]
-    tables = Grid(["on the critical path"], ["time", "share"], spent).html()
-    tables += Grid(["what would shorten it"], ["saves"], faster).html()
-    return f"<div class=bar>{bars}</div><div class=pair>{tables}</div>"
 
 
-def search_chart(document: PlanDocument) -> str:
-    """Best plan and bound over time, as shares of the last plan; empty if nothing was noted."""
-    step_s = document.step_time_s
-    plans = [(note.elapsed_s, note.step_time_s) for note in document.history if note.step_time_s]
-    bounds = [(note.elapsed_s, note.bound) for note in document.history if note.bound is not None]
-    if not step_s or not plans or not bounds:
-        return ""
-    shares = [(at_s, time_s / step_s) for at_s, time_s in plans]
-    highest = accumulate((share for _, share in bounds), max)
-    rising = [(at_s, share) for (at_s, _), share in zip(bounds, highest, strict=True)]
-    top = max(1.02, min(max(share for _, share in shares), 2.0))
-    low = max(0.0, min(share for _, share in rising) - 0.02)
-    end_s = max(document.runtime_s, shares[-1][0], rising[-1][0])
+def rank_table(ranks: Iterable[Place]) -> Grid:
+    """Every GPU of the plan in rank order, with its place in each kind of groups."""
+    rows = [(host, name, str(n), *map(str, at)) for n, (host, name, *at) in enumerate(ranks)]
+    groups = [f"{kind} rank" for kind in ("tensor", "context", "data", "pipeline")]
+    return Grid(("host", "GPU type"), ("rank", "GPU", *groups), rows)
 
-    def draw(axes: "Axes") -> None:
-        lines = {"best plan so far": (shares, 4), "proved: no plan is below": (rising, 5)}
-        for name, (points, colour) in lines.items():
-            times_s, values = zip(*points, (end_s, points[-1][1]), strict=True)
-            axes.step(times_s, values, where="post", label=name, color=COLOURS[colour])
-        axes.set(xlim=(0.0, end_s or 1.0), ylim=(low, top))
-        axes.set_xlabel("search time, s; 100 % is the best plan in the end")
-        axes.yaxis.set_major_formatter(lambda share, _: percent(share))
-        axes.legend()
 
-    return inline(picture("", draw, size=(7.6, 2.4)), "best plan and bound against search time")
+def spent_table(spent: Iterable[Spent], step: Step) -> Grid:
+    """The parts of the critical path, as times and as shares of the step."""
+    total_ns = step.step_time_ns
+    rows = [
+        (text, time_text(time_ns / 1e9, total_ns / 1e9), percent(time_ns / total_ns))
+        for text, time_ns, _ in spent
+    ]
+    return Grid(("on the critical path",), ("time", "share"), rows)
+
+
+def gain_table(document: PlanDocument, step: Step) -> Grid:
+    """What saves which share of the step."""
+    rows = [(name, percent(share)) for name, share in improvements(document, step)]
+    return Grid((f"{SPEED_UP_PERCENT} % less time for",), ("saves of the step",), rows)
+
+
+def plan_data(document: PlanDocument) -> dict[str, object]:
+    """What the pictures of a plan show.
+
+    types: GPU types. hosts: [host, GPU type, zone, GPUs]. chain: virtual stages. memory: of a GPU,
+    by stage, in bytes; margin: the share that is kept free. history: [search time in s, best step
+    in s, bound as a share of the last plan's]; found: that plan's step and the search time, s.
+    """
+    cluster, workload = document.instance.cluster, document.instance.workload
+    nodes = zip(host_names(cluster), cluster.node_groups, strict=True)
+    return {
+        "types": list(dict.fromkeys(group.gpu.name for group in cluster.groups)),
+        "hosts": [
+            [name, group.gpu.name, group.zone or "", group.gpus_per_machine]
+            for names, j in nodes
+            for group in [cluster.groups[j]]
+            for name in names
+        ],
+        "chain": [
+            {
+                "stage": s % num_stages(document),
+                "text": layers_text(workload, range(*stage.layers)),
+                "layers": stage.layers[1] - stage.layers[0],
+                "types": list(dict.fromkeys(r.stages[s].gpu_type for r in document.replicas)),
+            }
+            for s, stage in enumerate(document.replicas[0].stages)
+        ],
+        "memory": [
+            {
+                "name": f"stage {row.stage}, {row.figures.gpu_type}",
+                "parts": row.figures.memory.model_dump(),
+                "limit": row.figures.memory_limit_bytes,
+            }
+            for row in alike(document)
+            if not row.chunk
+        ],
+        "margin": document.memory_margin.share if document.memory_margin else 0.0,
+        "history": [(note.elapsed_s, note.step_time_s, note.bound) for note in document.history],
+        "found": [document.step_time_s, document.runtime_s],
+    }
