@@ -7,6 +7,7 @@ const PICTURES = {
   memory: drawMemory,
   timeline: drawTimelines,
   spent: drawSpent,
+  links: drawLinks,
   search: drawSearch,
 };
 for (const figure of document.querySelectorAll("figure")) PICTURES[figure.dataset.picture](figure);
