@@ -48,27 +48,10 @@ def main(
     """Plan the training of a transformer on mixed GPUs, and prove how good the plan is."""
 
 
+_FUNCTIONS = {**vars(setup), **vars(solving), **vars(fleets), **vars(plans)}
+#: In the order of the help; `solve` is the function solve_command of one of the modules.
 COMMANDS: dict[str, Callable[..., None]] = {
-    "init": setup.init_command,
-    "calibrate": setup.calibrate_command,
-    "profile": setup.profile_command,
-    "solve": solving.solve_command,
-    "shortlist": solving.shortlist_command,
-    "cross-check": solving.cross_check_command,
-    "pareto": solving.pareto_command,
-    "lengths": solving.lengths_command,
-    "templates": fleets.templates_command,
-    "verify": plans.verify_command,
-    "show": plans.show_command,
-    "evaluate": solving.evaluate_command,
-    "explain": plans.explain_command,
-    "diff": plans.diff_command,
-    "report": plans.report_command,
-    "export": plans.export_command,
-    "recover": fleets.recover_command,
-    "switch": plans.switch_command,
-    "replay": fleets.replay_command,
-    "catalogue": setup.catalogue_command,
+    name: _FUNCTIONS[f"{name.replace('-', '_')}_command"] for name in OPTIONS["commands"]
 }
 for name, command in COMMANDS.items():
     epilog = OPTIONS["closed_by"] if name in ("solve", "show") else None

@@ -29,4 +29,4 @@ def test_every_option_has_its_help() -> None:
     }
     for name, parameters in named.items():
         assert OPTIONS[name].keys() <= parameters
-    assert OPTIONS.keys() == {*named, "closed_by", "moved"}
+    assert OPTIONS.keys() == {*named, "closed_by", "commands", "moved"}
