@@ -53,9 +53,11 @@ class NodeRings:
     """Rings of stages k through a node.
 
     inside[k], latency_s[k]: inside the node, for factor 1. outside[k]: rate of the node's link at
-    efficiency 1, factor 1, before the (N - 1) / N share; only where they leave the node.
+    efficiency 1, factor 1, before the (N - 1) / N share; only where they leave the node. ranks[k]:
+    of a ring, on the node.
     """
 
+    ranks: dict[int, int]
     inside: dict[int, RingRate]
     latency_s: dict[int, float]
     outside: dict[int, RingRate]
@@ -271,6 +273,7 @@ class Placer:
         inside = group.copies_link(degrees.tp, rings)
         outside = group.inter_node
         return NodeRings(
+            ranks=ranks,
             inside={
                 k: RingRate(ring_share(1, n) / inside.bandwidth_bytes_per_s, like)
                 for k, n in ranks.items()

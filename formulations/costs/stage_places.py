@@ -71,25 +71,30 @@ class StagePlacer:
         """Replicas on each of them."""
         return self.tables.config.dp // self.num_nodes(place)
 
-    def rings(self, place: int) -> tuple[Array, int, Array, int]:
-        """Gradient sync and parameter gather of a stage: [L] and start-up, twice, ns."""
+    def terms(self, place: int, stage: int = 0) -> NodeTerms:
+        """Rings of a stage, of this number, through each of its nodes."""
         group = self.tables.instance.cluster.groups[place]
         degrees, number = self.tables.config.degrees[place], self.num_nodes(place)
         ranks, far = self._slots(place) * degrees.copies, group.inter_node
         # other stages on its node are taken to have as many rings each
         near = group.copies_link(degrees.tp, group.gpus_per_node // ranks)
         across = RingRate(degrees.tp / far.bandwidth_bytes_per_s, place)
-        terms = NodeTerms(
+        return NodeTerms(
             send_ns={},
             rings=NodeRings(
-                inside={0: RingRate(ring_share(1, ranks) / near.bandwidth_bytes_per_s, place)},
-                latency_s={0: ring_latency_s(1, ranks, near.latency_s)},
-                outside={0: across} if number > 1 else {},
+                ranks={stage: ranks},
+                inside={stage: RingRate(ring_share(1, ranks) / near.bandwidth_bytes_per_s, place)},
+                latency_s={stage: ring_latency_s(1, ranks, near.latency_s)},
+                outside={stage: across} if number > 1 else {},
             ),
             across=None,
             embedding_ns=0,
         )
-        return self._placer.stage(0, [terms] * number, [place] * number)
+
+    def rings(self, place: int) -> tuple[Array, int, Array, int]:
+        """Gradient sync and parameter gather of a stage: [L] and start-up, twice, ns."""
+        number = self.num_nodes(place)
+        return self._placer.stage(0, [self.terms(place)] * number, [place] * number)
 
     def send_ns(self, x: int, y: int, together: bool) -> tuple[int, ...]:
         """[K] messages between stages at two places, in the same node or between nodes.

@@ -38,6 +38,12 @@ def inside_ns(tables: CostTables, j: int, tensors: int) -> int:
     return ceil_ns(_inside_s(tables, j, tensors))
 
 
+def message_bytes(tables: CostTables, j: int, tensors: int, widest: int) -> int:
+    """What the GPUs of a slot of group j send or get of one message from node to node."""
+    lanes = message_lanes(tables.instance, tables.config.degrees[j], widest)
+    return lanes * tensors * tables.send_bytes[j]
+
+
 def outside_ns(
     tables: CostTables, j: int, flows: int, link: Link, tensors: int, widest: int | None = None
 ) -> int:
@@ -46,10 +52,9 @@ def outside_ns(
     With scatter and gather the parts are gathered over the links inside the node. widest: GPUs of
     the largest tensor group; of the configuration if not given.
     """
-    degrees, size = tables.config.degrees[j], tensors * tables.send_bytes[j]
-    widest = tables.config.widest_tp if widest is None else widest
-    lanes = message_lanes(tables.instance, degrees, widest)
-    outside_s = lanes * size * flows / link.bandwidth_bytes_per_s + link.latency_s
+    degrees, widest = tables.config.degrees[j], widest or tables.config.widest_tp
+    size_bytes = message_bytes(tables, j, tensors, widest) * flows
+    outside_s = size_bytes / link.bandwidth_bytes_per_s + link.latency_s
     gathers = tables.instance.gathers_messages(degrees.tp) and degrees.tp > 1
     return ceil_ns(
         outside_s + (_inside_s(tables, j, tensors) * (degrees.tp - 1) if gathers else 0.0)

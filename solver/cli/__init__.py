@@ -13,7 +13,7 @@ with loading():
 
     from formulations.errors import PlannerError
     from solver.cli import fleets, plans, setup, solving
-    from solver.cli.search_options import with_options
+    from solver.cli.search_options import OPTIONS, with_options
     from solver.cli.terminal import say
 
 app = typer.Typer(
@@ -48,55 +48,20 @@ def main(
     """Plan the training of a transformer on mixed GPUs, and prove how good the plan is."""
 
 
-#: For the line `closed by`; the same in docs/reading.md.
-CLOSED_BY = (
-    "With --details the line 'closed by' counts the combinations of degrees and strategies by "
-    "what showed that none of their plans is better. "
-    "memory, blocks, batch: they have no plan; limit: none within your limits; work: their GPUs "
-    "cannot do the work sooner; filling: nor with the time in which a pipeline fills and empties; "
-    "packing: nor with whole layers on every stage; pipeline: nor on any node order; enumeration, "
-    "cpsat, milp: every plan was looked at, or refuted with others like it."
-)
-
+_FUNCTIONS = {**vars(setup), **vars(solving), **vars(fleets), **vars(plans)}
+#: In the order of the help; `solve` is the function solve_command of one of the modules.
 COMMANDS: dict[str, Callable[..., None]] = {
-    "init": setup.init_command,
-    "calibrate": setup.calibrate_command,
-    "profile": setup.profile_command,
-    "solve": solving.solve_command,
-    "shortlist": solving.shortlist_command,
-    "cross-check": solving.cross_check_command,
-    "pareto": solving.pareto_command,
-    "lengths": solving.lengths_command,
-    "templates": fleets.templates_command,
-    "verify": plans.verify_command,
-    "show": plans.show_command,
-    "evaluate": solving.evaluate_command,
-    "explain": plans.explain_command,
-    "diff": plans.diff_command,
-    "report": plans.report_command,
-    "export": plans.export_command,
-    "recover": fleets.recover_command,
-    "switch": plans.switch_command,
-    "replay": fleets.replay_command,
-    "catalogue": setup.catalogue_command,
+    name: _FUNCTIONS[f"{name.replace('-', '_')}_command"] for name in OPTIONS["commands"]
 }
 for name, command in COMMANDS.items():
-    epilog = CLOSED_BY if name in ("solve", "show") else None
+    epilog = OPTIONS["closed_by"] if name in ("solve", "show") else None
     app.command(name, epilog=epilog)(with_error_line(with_options(name, command)))
-
-#: Commands that went into another one, and what does the same today.
-MOVED = {
-    "subsets": "pareto INSTANCE --subsets",
-    "study": "show --study STUDY",
-    "workload": "catalogue NAME",
-    "schema": "catalogue --schema",
-}
 
 
 def _moved(context: typer.Context) -> None:
-    raise PlannerError(f"{context.info_name}: now hetplan {MOVED[str(context.info_name)]}")
+    raise PlannerError(f"{context.info_name}: now hetplan {OPTIONS['moved'][context.info_name]}")
 
 
-for name in MOVED:
+for name in OPTIONS["moved"]:
     ignoring = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
     app.command(name, hidden=True, context_settings=ignoring)(with_error_line(_moved))

@@ -62,7 +62,7 @@ def all_cores() -> int:
 
 
 #: What options.toml says of parameters, by command.
-OPTIONS: dict[str, dict[str, Any]] = tomllib.loads(
+OPTIONS: dict[str, Any] = tomllib.loads(
     resources.files("solver.cli").joinpath("options.toml").read_text(encoding="utf-8")
 )
 _CHECKS = {"finite": finite, "positive": positive, "below_one": _below_one}

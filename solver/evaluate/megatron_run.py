@@ -35,23 +35,15 @@ from solver.files import table_beside
 class Flag(StrEnum):
     """Flags that are read."""
 
-    num_values: int | None  #: None: any number
-
-    def __new__(cls, flag: str, num_values: int | None = 1) -> "Flag":
-        """A flag with so many values."""
-        member = str.__new__(cls, flag)
-        member._value_, member.num_values = flag, num_values
-        return member
-
     TP = "--tensor-model-parallel-size"
     PP = "--pipeline-model-parallel-size"
     CP = "--context-parallel-size"
     EP = "--expert-model-parallel-size"
     EXPERT_TP = "--expert-tensor-parallel-size"
     DISPATCHER = "--moe-token-dispatcher-type"
-    METHODS = "--cp-comm-type", None
+    METHODS = "--cp-comm-type"
     MTP = "--mtp-num-layers"
-    FSDP = "--use-megatron-fsdp", 0
+    FSDP = "--use-megatron-fsdp"
     SHARDING = "--data-parallel-sharding-strategy"
     LAYOUT = "--pipeline-model-parallel-layout"
     BLOCKS_PER_CHUNK = "--num-layers-per-virtual-pipeline-stage"
@@ -59,9 +51,9 @@ class Flag(StrEnum):
     GROUP = "--microbatch-group-size-per-virtual-pipeline-stage"
     FIRST = "--decoder-first-pipeline-num-layers"
     LAST = "--decoder-last-pipeline-num-layers"
-    EMBEDDING = "--account-for-embedding-in-pipeline-split", 0
-    LOSS = "--account-for-loss-in-pipeline-split", 0
-    BY_REPLICA = "--use-tp-pp-dp-mapping", 0
+    EMBEDDING = "--account-for-embedding-in-pipeline-split"
+    LOSS = "--account-for-loss-in-pipeline-split"
+    BY_REPLICA = "--use-tp-pp-dp-mapping"
     SIZE = "--micro-batch-size"
     BATCH = "--global-batch-size"
     BLOCKS = "--num-layers"
@@ -71,19 +63,19 @@ class Flag(StrEnum):
     GRANULARITY = "--recompute-granularity"
     METHOD = "--recompute-method"
     NUMBER = "--recompute-num-layers"
-    SELECTIVE = "--recompute-activations", 0
-    MODULES = "--recompute-modules", None
-    ZERO = "--use-distributed-optimizer", 0
+    SELECTIVE = "--recompute-activations"
+    MODULES = "--recompute-modules"
+    ZERO = "--use-distributed-optimizer"
     INSTANCES = "--num-distributed-optimizer-instances"
-    SEQUENCE = "--sequence-parallel", 0
-    TP_OVERLAP = "--tp-comm-overlap", 0
-    SYNC_OVERLAP = "--overlap-grad-reduce", 0
-    BF16 = "--bf16", 0
-    FP16 = "--fp16", 0
+    SEQUENCE = "--sequence-parallel"
+    TP_OVERLAP = "--tp-comm-overlap"
+    SYNC_OVERLAP = "--overlap-grad-reduce"
+    BF16 = "--bf16"
+    FP16 = "--fp16"
     FP8 = "--fp8-format"
     FP4 = "--fp4-format"
-    GRADIENTS_FP32 = "--accumulate-allreduce-grads-in-fp32", 0
-    GRADIENTS_BF16 = "--grad-reduce-in-bf16", 0
+    GRADIENTS_FP32 = "--accumulate-allreduce-grads-in-fp32"
+    GRADIENTS_BF16 = "--grad-reduce-in-bf16"
     ATTENTION = "--attention-backend"
     OPTIMIZER = "--optimizer"
     MOMENT = "--exp-avg-dtype"
@@ -107,8 +99,8 @@ def read_flags(text: str, name: str) -> Settings:
             problem = f"{' '.join((flag, *values))}, otherwise in line {stated[flag].line}"
             raise PlanError(where, problem, "one of the two")
         if flag in list(Flag):
-            number = Flag(flag).num_values
-            if number not in (None, len(values)):
+            number = _TABLE["values"].get(flag.removeprefix("--"), 1)
+            if number not in ("any", len(values)):
                 allowed = f"{number} value" if number else "no value"
                 raise PlanError(where, f"{flag} with {len(values)} values", allowed)
             stated[flag] = Stated(values, line)

@@ -83,7 +83,7 @@ def planned(instance: Instance, run: Launched, order: Sequence[int]) -> Planned:
     nodes = zip(instance.cluster.groups, used, strict=True)
     slots = sum(count * (group.gpus_per_node // (run.tp * run.cp)) for group, count in nodes)
     dp = run.dp or max(1, slots // run.pp)
-    _check_run(space.on(used), run, dp)
+    _check_run(space, used, run, dp)
     alike = ("ep", "etp", "pp", "micro_batch", "schedule", "vpp", "microbatch_group")
     shards = ("zero", "optimizer_instances")
     config = Configuration(
@@ -100,9 +100,9 @@ def planned(instance: Instance, run: Launched, order: Sequence[int]) -> Planned:
     return own
 
 
-def _check_run(instance: Instance, run: Launched, dp: int) -> None:
+def _check_run(instance: Instance, used: Sequence[int], run: Launched, dp: int) -> None:
     """Raises PlanError for what no plan of a model on some nodes can be, whatever its degrees."""
-    workload, profiled = instance.workload, instance.profile is not None
+    workload, profiled = instance.on(used).workload, instance.profile is not None
     if run.flash is not None and not workload.flash_attention:
         asked, where = run.flash
         allowed = "workload.flash_attention: true in the instance"

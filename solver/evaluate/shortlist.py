@@ -10,16 +10,15 @@ that is picked is off by the same factors: then it hardly lowers (1), and unlike
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import product
-from math import exp, log, sqrt
+from math import exp, sqrt
 
 import numpy as np
 
 from formulations.costs.intervals import Numbers
 from formulations.errors import PlanError
 from formulations.instance import Instance
-from formulations.plan import Plan
 from solver.evaluate.run_plan import judged
 from solver.export.registry import EXPORTERS, exported
 from solver.files import to_json
@@ -30,7 +29,7 @@ from solver.plan_figures import build_document
 from solver.result import Listed, Result, Shortlist, Status, objective_weight
 from solver.search.driver import solve
 from solver.search.plan_search import EFFORTS, PlanSearch
-from solver.uncertainty import BAR, StepEstimate, covariance, step_estimate
+from solver.uncertainty import BAR, covariance, step_estimate
 
 #: Draws of the expectation (1).
 DRAWS = 16384
@@ -87,15 +86,15 @@ def shortlist(
     if best.plan is None:
         return best, Shortlist((), 0, best.status is Status.INFEASIBLE, 0.0)
     deadline = Deadline(None if limit_s is None else limit_s - best.runtime_s)
-    first = _Candidate.of(instance, best.plan)
-    margin = BAR * sqrt(2) * first.estimate.deviation
+    first = step_estimate(instance, best.plan)
+    margin = BAR * sqrt(2) * first.deviation
     times, alone = TimeTables(instance), replace(options, workers=1, time_limit_s=None)
     # Those whose closed forms allow a plan within the margin, best bound first
-    cutoff = exp(first.log_objective + margin) * 1e9
+    cutoff = exp(first.log_s + margin) * 1e9 * objective_weight(instance, best.plan.config)
     open_list = PlanSearch(instance, alone, times=times, below=cutoff).open_list
     near = open_list.unpacked(open_list.open(cutoff), cutoff, deadline.over)
     near.sort(key=lambda task: task.objective)
-    candidates, complete = [first], True
+    plans, complete = [best.plan], True  # the best one seen of each configuration
     for n, config in enumerate(task.config for task in near):
         if deadline.over():
             complete = False
@@ -106,40 +105,24 @@ def shortlist(
             search.first_plans([config])
             search.run(efforts=EFFORTS[:1])
             if (plan := search.incumbents.known.plan) is not None:
-                candidates.append(_Candidate.of(instance, plan))
+                plans.append(plan)
         tell(n + 1, len(near))
-    means = np.array([candidate.log_objective for candidate in candidates])
-    joint = covariance([candidate.estimate for candidate in candidates])
+    estimates = [first, *(step_estimate(instance, plan) for plan in plans[1:])]
+    weights = [objective_weight(instance, plan.config) for plan in plans]
+    means = np.array([estimate.log_s for estimate in estimates]) + np.log(weights)
+    joint = covariance(estimates)
     fastest = drawn_times(means, joint).argmin(axis=1)
     listed = tuple(
         Listed(
-            plan=candidates[i].plan,
-            step_time_ns=candidates[i].step_time_ns,
+            plan=plans[i],
+            step_time_ns=round(exp(estimates[i].log_s) * 1e9),
             behind=exp(means[i] - means.min()) - 1,
             chance=float((fastest == i).mean()),
             gain=gain,
         )
         for i, gain in picked(means, joint, count)
     )
-    return best, Shortlist(listed, len(candidates), complete, exp(margin) - 1)
-
-
-@dataclass(frozen=True)
-class _Candidate:
-    """The best plan seen of a configuration, and the logarithm of its objective."""
-
-    plan: Plan
-    step_time_ns: int
-    estimate: StepEstimate
-    log_objective: float
-
-    @staticmethod
-    def of(instance: Instance, plan: Plan) -> "_Candidate":
-        """Of a plan, by the simulator."""
-        estimate = step_estimate(instance, plan)
-        weight = objective_weight(instance, plan.config)
-        time_ns = round(exp(estimate.log_s) * 1e9)
-        return _Candidate(plan, time_ns, estimate, estimate.log_s + log(weight))
+    return best, Shortlist(listed, len(plans), complete, exp(margin) - 1)
 
 
 #: Of a shortlist's folder: what calibrate reads.

@@ -10,23 +10,17 @@ import numpy as np
 from formulations.costs.plan_costs import PlanCosts
 from solver.document import PlanDocument
 from solver.report.layout import Lines
+from solver.report.naming import WORDS
 from solver.report.quantities import percent, ranges
 from solver.simulate import Array, Step, step_time_ns
 
 SPEED_UP_PERCENT = 10
 _LEAST_GAIN = 0.001
-#: What follows the last backward, and what else a step may wait for.
-TAIL = {
-    "sync": "gradient sync",
-    "embedding": "sync of tied embeddings",
-    "optimizer": "optimizer",
-    "gather": "parameter gather (ZeRO)",
-}
 _TRANSFERS = "transfers between stages"
 
 
 class Spent(NamedTuple):
-    """What a critical path is made of, in words; kind: of `KINDS`, transfers, or a GPU type."""
+    """What a critical path is made of, in words; kind: of operations, transfers, or a GPU type."""
 
     text: str
     time_ns: int
@@ -40,17 +34,17 @@ def by_type(document: PlanDocument, step: Step) -> list[Spent]:
     with most of their time is named.
     """
     sends = " and sends" if step.costs.blocking_sends else ""
-    path = step.critical_path
+    path, waits = step.critical_path, WORDS["waits"]
     # By what the time goes into, then by stage; None: of no stage alone
     times: dict[tuple[str, str], Counter[int | None]] = defaultdict(Counter)
     for operation in path:
         kind, stage = operation.kind, operation.stage
-        if kind in TAIL:
-            name = TAIL[kind]
+        if kind in waits:
+            name = waits[kind]
         else:
             types = sorted({replica.stages[stage].gpu_type for replica in document.replicas})
             name, kind = f"compute{sends} on {', '.join(types)}", types[0]
-        alone = kind == "sync" or kind not in TAIL
+        alone = kind == "sync" or kind not in waits
         times[name, kind][stage if alone else None] += operation.end_ns - operation.start_ns
     for before, after in pairwise(path):
         times[_TRANSFERS, "transfers"][None] += after.start_ns - before.end_ns

@@ -2,23 +2,18 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from itertools import pairwise
 from types import MappingProxyType
 from typing import NamedTuple
 
-from formulations.costs.transfers import neighbours
 from formulations.instance import Cluster
-from formulations.instance.machines import NOT_STATED
 from solver.document import MemoryDocument, PlanDocument, StageDocument
-from solver.report.layout import Grid, Lines, table_of
+from solver.report.layout import Grid, table_of
 from solver.report.naming import layers_text
 from solver.report.quantities import (
     node_ranges,
     ranges,
-    significant,
     size_text,
     size_unit,
-    time_text,
     time_unit,
 )
 
@@ -207,40 +202,3 @@ def tightest(document: PlanDocument) -> str:
         f"{size_text(stage.memory_bytes, limit)} used of {size_text(limit)}, "
         f"{size_text(limit - stage.memory_bytes, limit)} free{kept}"
     )
-
-
-def zone_lines(document: PlanDocument) -> Lines:
-    """One line per pair of zones that anything crosses between; empty without zones."""
-    cluster = document.instance.cluster
-    if not cluster.has_zones or document.config is None:
-        return []
-    groups = dict(zip(cluster.node_names, cluster.node_groups, strict=True))
-    pp = num_stages(document)
-    # Stages of which something crosses between two zones, by the zones' numbers and what it is
-    crossings: dict[tuple[int, int], dict[str, set[int]]] = defaultdict(lambda: defaultdict(set))
-    zones = [
-        [cluster.zone_of_group[groups[stage.node]] for stage in replica.stages]
-        for replica in document.replicas
-    ]
-    for zones_of_replica in zones:
-        for s, (sender, receiver) in enumerate(pairwise(zones_of_replica)):
-            if sender != receiver:
-                pair = min(sender, receiver), max(sender, receiver)
-                crossings[pair]["activations after"].add(s % pp)
-    for k, zones_of_stage in enumerate(zip(*zones, strict=True)):
-        if k < pp:
-            for pair in neighbours(zones_of_stage):
-                crossings[pair]["gradients of"].add(k)
-    lines = []
-    for pair, crossing in sorted(crossings.items()):
-        names = [cluster.zones[zone] for zone in pair]
-        link = cluster.link_between(*names)
-        what = ", ".join(
-            f"{name} stage{'s' * (len(stages) > 1)} {ranges(stages)}"
-            for name, stages in crossing.items()
-        )
-        speed = f"{significant(link.bandwidth_bytes_per_s * 8 / 1e9)} Gbit/s"
-        source = f"by {link.source}" if link.source == NOT_STATED else f"({link.source})"
-        figures = f"{speed}, {time_text(link.latency_s)}, {link.kind} {source}"
-        lines.append(f"{names[0]} to {names[1]}: {what}; {figures}")
-    return [("" if i else "zones", line) for i, line in enumerate(lines or ["nothing crosses"])]

@@ -12,21 +12,11 @@ from dataclasses import dataclass
 from solver.document import PlanDocument
 from solver.plan_figures import step_of
 from solver.report.layout import Grid
-from solver.report.naming import layers_text
+from solver.report.naming import WORDS, layers_text
 from solver.report.quantities import node_ranges, percent, ranges, time_text, time_unit
 from solver.report.stages import num_chunks
 from solver.simulate import Operation, Step
 
-#: Letter and name of every kind of bars.
-KINDS = {
-    "forward": ("F", "forward"),
-    "backward": ("B", "backward"),
-    "weight": ("W", "weight gradients"),
-    "sync": ("S", "gradient sync"),
-    "embedding": ("E", "embedding sync"),
-    "optimizer": ("O", "optimizer"),
-    "gather": ("G", "parameter gather"),
-}
 IDLE = "."
 COLUMNS = 80
 #: Bars on a page, and at least in each of its rows.
@@ -87,7 +77,7 @@ def rows_of(document: PlanDocument, step: Step) -> list[Row]:
 def _kind_names(document: PlanDocument, rows: Sequence[Row]) -> dict[str, str]:
     """Names of the kinds of bars that occur; a send that blocks is part of its operation."""
     used = {bar.kind for row in rows for bar in row.bars}
-    names = {kind: name for kind, (_, name) in KINDS.items() if kind in used}
+    names = {kind: name for kind, name in WORDS["operations"].items() if kind in used}
     if "weight" in names:
         names["backward"] = "input gradients"
     if document.instance.search.blocking_sends:
@@ -105,7 +95,7 @@ def text_timeline(document: PlanDocument, step: Step) -> str:
     end = time_text(total_s)
     label = max(len(f"stage {row.stage}") for row in rows)
     width = COLUMNS - label - max(len(row.gpu_type) for row in rows) - 2
-    legend = [f"{KINDS[kind][0]} {name}" for kind, name in _kind_names(document, rows).items()]
+    legend = [f"{kind[0].upper()} {name}" for kind, name in _kind_names(document, rows).items()]
     legend.append(f"{IDLE} idle")
     if num_chunks(document) > 1:
         legend.append("small letters: later chunks")
@@ -135,7 +125,7 @@ def marks(bars: Sequence[Operation], step_time_ns: int, width: int) -> str:
     for bar in bars:
         first = bar.start_ns * width // step_time_ns
         last = (bar.end_ns * width - 1) // step_time_ns
-        letter = KINDS[bar.kind][0]
+        letter = bar.kind[0].upper()
         mark = letter.lower() if bar.chunk else letter
         for cell in range(first, last + 1):
             start = max(bar.start_ns * width, cell * step_time_ns)

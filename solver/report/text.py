@@ -13,7 +13,7 @@ from formulations.plan import Configuration, num_gpus
 from formulations.space.launch import able
 from solver.document import PlanDocument
 from solver.plan_figures import plan_of, step_of
-from solver.report import assumptions, naming, stages
+from solver.report import assumptions, links, naming, stages
 from solver.report.critical import busy_share, summary
 from solver.report.layout import Labelled, Lines, spaced
 from solver.report.naming import WORDS
@@ -191,7 +191,7 @@ def figures(document: PlanDocument) -> Lines:
         ("rounding", f"at most {rounding} of the step time"),
         ("GPUs", f"compute {busy} of the time, traffic in layers included; layer times: {sources}"),
         *([("idle", idle)] if idle else []),
-        *stages.zone_lines(document),
+        *links.zone_lines(document),
         *assumptions.evidence_lines(document),
         *assumptions.calibration_lines(document),
         *assumptions.assumptions(document.instance, config, naming.degrees_of(document)),

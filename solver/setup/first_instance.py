@@ -17,7 +17,7 @@ from formulations.instance.machines import GpuFile, GpuType, gpu_type, link_cata
 from formulations.instance.record import MOST_GPUS, shown
 from formulations.instance.validation import validated
 from formulations.instance.workload import Precision
-from solver.files import beside
+from solver.files import beside, table_beside
 
 _MACHINES = re.compile(r"(?:(\d{1,6})x)?(\d{1,3})x([A-Za-z][\w .-]*?)(?:@(.+))?")
 ALLOWED = 'NODESxGPUSxTYPE[@NETWORK], such as 4x8xH100 or "2x4xRTX-3090@10 Gbit/s"'
@@ -261,15 +261,6 @@ def _names(nodes: str) -> Iterator[str]:
 
 # The text of an instance: what is known, what is assumed, what may be added
 
-#: The networks of whole systems of 8 GPUs, and of everything else: what is assumed if nobody says.
-_SYSTEMS = {
-    "A100-40": ("EFA 4x100G", "AWS p4d.24xlarge"),
-    "A100-80": ("InfiniBand 8x HDR", "a DGX A100"),
-    "H100": ("InfiniBand 8x NDR", "a DGX H100"),
-    "H200": ("InfiniBand 8x NDR", "a DGX H200"),
-    "B200": ("InfiniBand 8x NDR", "a DGX B200"),
-}
-_ELSE = "Ethernet 100G", "machines of many clouds"
 #: Least favoured last; the first that all GPUs have is taken.
 _PRECISIONS = ("bf16", "fp16", "fp32")
 
@@ -291,8 +282,10 @@ class Training:
 
 def assumed_network(machines: Machines) -> tuple[str, str]:
     """The network of such machines, a name of the link catalogue, and who has it."""
-    system = _SYSTEMS.get(machines.gpu)
-    return system if system and machines.gpus_per_node == 8 else _ELSE
+    networks = table_beside("solver.setup", "networks.yaml")
+    system = networks["systems"].get(machines.gpu) if machines.gpus_per_node == 8 else None
+    network, owner = system or networks["all_else"]
+    return network, owner
 
 
 def instance_text(

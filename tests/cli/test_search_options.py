@@ -19,13 +19,14 @@ def test_every_option_has_its_help() -> None:
     commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
     named = dict[str, set[str]]()
     for name in COMMANDS:
-        parameters = [own for own in commands[name].params if own.name != "help"]
-        assert all(parameter.help for parameter in parameters)
-        named[name] = {str(parameter.name) for parameter in parameters}
+        stated = [own for own in commands[name].params if own.name != "help"]
+        assert all(parameter.help for parameter in stated)
+        named[name] = {str(parameter.name) for parameter in stated}
     named["shared"] = {
         name
         for name in set.union(*named.values())
         if sum(name in own for own in named.values()) > 1
     }
-    for name, stated in OPTIONS.items():
-        assert stated.keys() <= named[name]
+    for name, parameters in named.items():
+        assert OPTIONS[name].keys() <= parameters
+    assert OPTIONS.keys() == {*named, "closed_by", "commands", "moved"}

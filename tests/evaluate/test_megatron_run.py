@@ -80,6 +80,18 @@ def test_ranks_are_megatrons(reference: Path) -> None:
             assert sorted(groups.values()) == sorted(case["groups"][name])
 
 
+#: Two kinds of GPUs, of which one has flash attention.
+MIXED = parse_instance(
+    """
+name: mixed
+workload: {catalogue: gpt2, precision: fp16, global_batch: 16}
+cluster: {groups: [
+  {name: new, gpu: A10, gpus_per_node: 1, nodes: 1, inter_node: Ethernet 100G},
+  {name: old, gpu: V100-16, gpus_per_node: 1, nodes: 1, inter_node: Ethernet 100G}]}
+""",
+    "mixed.yaml",
+    Path(),
+)
 #: Whole experts, tensor groups of 3 GPUs, and attention without flash, with the nodes in order.
 PLACES = {
     "nodes": (with_nodes(4), (0,) * 4),
@@ -87,6 +99,7 @@ PLACES = {
     "twelve": (with_nodes(1, 12).but(workload={"kv_heads": 12}), (0,)),
     "unfused": (instance_of("catalogue: gpt2, flash_attention: false"), (0,)),
     "t5": (instance_of("catalogue: t5-3b"), (0,)),
+    "mixed": (MIXED, (0, 1)),
 }
 
 

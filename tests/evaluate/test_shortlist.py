@@ -45,7 +45,7 @@ def test_shortlists_are_recorded() -> None:
     assert plans.complete
     assert 0 < sum(listed.chance for listed in plans.listed) <= 1
     assert plans.listed[0].behind == 0
-    figures = {
+    figures: dict[str, object] = {
         f"{n} of {plans.candidates}": [
             listed.plan.config.model_dump_json(exclude_defaults=True),
             listed.step_time_ns,
@@ -54,7 +54,7 @@ def test_shortlists_are_recorded() -> None:
         ]
         for n, listed in enumerate(plans.listed)
     }
-    as_recorded("shortlist", figures)
+    as_recorded("shortlist", figures | {"margin": plans.margin})
 
 
 def test_every_plan_gets_a_job_that_reads_back() -> None:

@@ -7,6 +7,7 @@ const PICTURES = {
   memory: drawMemory,
   timeline: drawTimelines,
   spent: drawSpent,
+  links: drawLinks,
   search: drawSearch,
 };
 for (const figure of document.querySelectorAll("figure")) PICTURES[figure.dataset.picture](figure);
@@ -22,6 +23,17 @@ for (const command of document.querySelectorAll("#launch td:nth-child(2)")) {
   };
   command.append(" ", button);
 }
+
+/** On paper folded tables are open, unless they take pages. */
+const MOST_PRINTED = 100;
+const folded = [...document.querySelectorAll("details")]
+  .filter(details => details.querySelector("tbody").rows.length <= MOST_PRINTED);
+let opened = [];
+addEventListener("beforeprint", () => {
+  opened = folded.filter(details => !details.open);
+  opened.forEach(details => { details.open = true; });
+});
+addEventListener("afterprint", () => opened.forEach(details => { details.open = false; }));
 
 /** Tables wider than the page are scrolled with keys, too. */
 const frames = new ResizeObserver(entries => {

@@ -19,7 +19,8 @@ from solver.plan_figures import plan_of, step_of
 from solver.report.compared import difference, distinct_names
 from solver.report.critical import SPEED_UP_PERCENT, Spent, by_type, improvements
 from solver.report.layout import Grid, Labelled
-from solver.report.naming import layers_text
+from solver.report.links import flow_table, link_rows, link_table, loads_of
+from solver.report.naming import WORDS, layers_text
 from solver.report.quantities import percent, significant, time_text
 from solver.report.stages import alike, memory_table, num_stages, stage_table, tightest
 from solver.report.step import rows_of, timeline_data, timeline_table
@@ -52,7 +53,20 @@ def html_page(
         names = distinct_names(file, beside[1])
         steps.append(timeline_data(other, rows_of(other, other_step), other_step))
         compared = comparison(document, other, names)
-    data = {"steps": steps, "names": names, "spent": spent, "ranks": ranks}
+    loads, total_s = loads_of(document), step.step_time_ns / 1e9
+    crossed = link_rows(document, loads)
+    shares = [
+        (name, [(kind, load.busy_s / total_s) for kind, load in of_kind.items()])
+        for name, of_kind in crossed
+    ]
+    data = {
+        "links": shares,
+        "traffic": WORDS["traffic"],
+        "steps": steps,
+        "names": names,
+        "spent": spent,
+        "ranks": ranks,
+    }
     embedded = json.dumps(data | plan_data(document), separators=(",", ":"))
     body = Template(_asset("plan.html")).substitute(
         title=escape(title),
@@ -67,6 +81,8 @@ def html_page(
         step=timeline_table(document, rows, step).html("what every stage does in one step"),
         spent=spent_table(spent, step).html("where the time goes"),
         faster=gain_table(document, step).html("what would shorten the step"),
+        links=link_table(crossed, total_s).html("links by how full they are, fullest first"),
+        flows=flow_table(document, loads).html("who sends what where"),
         proof=Labelled(outcome(document)).html(),
         figures=Labelled(figures(document)).html(),
         data=embedded.replace("<", "\\u003c"),  # no end of a script stands in it

@@ -2,6 +2,7 @@
 // Pictures that stand still. Each fills a <figure>; the table below it says the same in numbers.
 
 const MANY_MACHINES = 64; // from here on GPUs are small
+const MOST_LINKS = 24; // that are drawn
 
 /** A picture that is read out as one sentence. */
 const picture = (label, kind, ...children) =>
@@ -122,6 +123,26 @@ function drawSpent(figure) {
   const rows = figure.parentElement.querySelector("tbody").rows;
   data.spent.forEach(([, , kind], i) =>
     rows[i].cells[0].prepend(make("i", {class: `key ${classOf(kind)}`})));
+}
+
+/** How full links are: bars of what crosses them, as shares of the step, fullest first. */
+function drawLinks(figure) {
+  const shown = data.links.slice(0, MOST_LINKS), kinds = new Set();
+  const fullest = Math.max(1, ...shown.map(([, parts]) => parts.reduce((sum, [, share]) => sum + share, 0)));
+  const rows = shown.map(([name, parts]) => {
+    const bar = make("div", {class: "bar"}, ...parts.map(([kind, share]) => {
+      kinds.add(kind);
+      return part(kind, share / fullest, `${name}: ${data.traffic[kind]}, ${percent(share)} of the step`);
+    }));
+    return make("div", {class: "row"}, make("span", {}, name), bar);
+  });
+  if (!rows.length) return;
+  const axis = make("div", {class: "row"}, make("span"), make("div", {class: "axis"},
+    ...[0, 0.25, 0.5, 0.75, 1].map(share => make("span", {}, percent(share * fullest)))));
+  const more = data.links.length - shown.length;
+  figure.append(picture("links, by the share of the step that they are busy", "rows", ...rows, axis),
+    ...(more > 0 ? [make("p", {class: "note"}, `and ${more} rows more, in the table`)] : []),
+    legend([...kinds].map(kind => [kind, data.traffic[kind]])));
 }
 
 /** Best plan and bound against search time, as shares of the last plan. */
