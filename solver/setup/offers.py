@@ -71,47 +71,42 @@ def with_prices(
 
     Raises InstanceError where no region, or not the one that is named, has them all.
     """
-    cheapest: dict[str, dict[tuple[int, str], Offer]] = {}  # by region and kind of machine
-    spots: dict[tuple[str, str], float] = {}  # by region and instance type, of its cheapest zone
-    for offer in read_offers(path, names):
-        kinds = cheapest.setdefault(offer.region, {})
-        kind = offer.gpus, offer.gpu
-        kinds[kind] = min(kinds.get(kind, offer), offer, key=lambda each: each.usd_per_hour)
-        if offer.spot_usd_per_hour is not None:
-            place = offer.region, offer.instance_type
-            spots[place] = min(spots.get(place, offer.spot_usd_per_hour), offer.spot_usd_per_hour)
-    needed = {(kind.gpus_per_node, kind.gpu): kind for kind in machines}
-    if region is not None and region not in cheapest:
-        raise InstanceError("--region", shown(region), ", ".join(sorted(cheapest)) or _TABLE)
-    offered = {k for name, kinds in cheapest.items() if region in (None, name) for k in kinds}
-    for gpus, gpu in needed:
-        if (gpus, gpu) not in offered:
-            nodes = ", ".join(f"{n}x{name}" for n, name in sorted(offered, key=lambda k: k[::-1]))
-            raise InstanceError(str(path), f"no offer of {gpus}x{gpu}", nodes or _TABLE)
+    offers = list(read_offers(path, names))
+    regions = sorted({offer.region for offer in offers})
+    if region not in (None, *regions):
+        raise InstanceError("--region", shown(region), ", ".join(regions) or _TABLE)
+    regions = regions if region is None else [region]
+    offers = [offer for offer in offers if offer.region in regions]
 
-    def usd_per_hour(name: str) -> float:
-        kinds = cheapest[name]
-        return sum(
-            kind.nodes * kinds[kind.gpus_per_node, kind.gpu].usd_per_hour for kind in machines
-        )
+    def cheapest(kind: Machines, name: str | None = None) -> Offer | None:
+        fitting = (o for o in offers if (o.gpus, o.gpu) == (kind.gpus_per_node, kind.gpu))
+        there = (offer for offer in fitting if name in (None, offer.region))
+        return min(there, key=lambda offer: offer.usd_per_hour, default=None)
 
-    complete = [
-        n for n, kinds in cheapest.items() if region in (None, n) and needed.keys() <= kinds.keys()
-    ]
+    for kind in machines:
+        if cheapest(kind) is None:
+            nodes = ", ".join(sorted({f"{offer.gpus}x{offer.gpu}" for offer in offers}))
+            missing = f"no offer of {kind.gpus_per_node}x{kind.gpu}"
+            raise InstanceError(str(path), missing, nodes or _TABLE)
+    by_region = ([cheapest(kind, name) for kind in machines] for name in regions)
+    complete = [[each for each in row if each] for row in by_region if None not in row]
     if not complete:
         allowed = "machines of one region; write prices into the instance for others"
         raise InstanceError(str(path), "no region that offers all of these machines", allowed)
-    chosen = cheapest[min(complete, key=usd_per_hour)]
 
-    def priced(kind: Machines) -> Machines:
-        offer = chosen[kind.gpus_per_node, kind.gpu]
-        lines = [
-            f"price: {offer.usd_per_hour:.4f} USD/h  # {offer.instance_type} in {offer.region}"
-        ]
-        spot = spots.get((offer.region, offer.instance_type))
-        if spot is not None:
-            rate = "# the rate is an example: ask your provider"
-            lines.append(f"# spot: {{price: {spot:.4f} USD/h, preemptions: 0.1 /h}}  {rate}")
-        return replace(kind, price=tuple(lines))
+    def usd_per_hour(row: Sequence[Offer]) -> float:
+        return sum(m.nodes * each.usd_per_hour for m, each in zip(machines, row, strict=True))
 
-    return [priced(kind) for kind in machines]
+    def lines(chosen: Offer) -> tuple[str, ...]:
+        usd, place = chosen.usd_per_hour, (chosen.instance_type, chosen.region)
+        alike = (each for each in offers if (each.instance_type, each.region) == place)
+        spots = [each.spot_usd_per_hour for each in alike if each.spot_usd_per_hour is not None]
+        price = f"price: {usd:.4f} USD/h  # {' in '.join(place)}"
+        if not spots:
+            return (price,)
+        rate = "# of its cheapest zone; the rate is an example: ask your provider"
+        return price, f"# spot: {{price: {min(spots):.4f} USD/h, preemptions: 0.1 /h}}  {rate}"
+
+    best = min(complete, key=usd_per_hour)
+    pairs = zip(machines, best, strict=True)
+    return [replace(kind, price=lines(offer)) for kind, offer in pairs]

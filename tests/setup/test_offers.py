@@ -34,8 +34,8 @@ def test_all_machines_stand_in_the_cheapest_region_that_has_them(tmp_path: Path)
 @pytest.mark.parametrize(
     ("machines", "region", "message"),
     [
-        ((Machines(1, 8, "H100"),), None, "no offer of 8xH100; allowed: 8xA100-40, 8xA100-80, 4xA"),
-        ((Machines(1, 8, "A100-80"),), "us-east-1", "no offer of 8xA100-80; allowed: 8xA100-40, 4"),
+        ((Machines(1, 8, "H100"),), None, "no offer of 8xH100; allowed: 4xA10G, 8xA100-40, 8xA1"),
+        ((Machines(1, 8, "A100-80"),), "us-east-1", "no offer of 8xA100-80; allowed: 4xA10G, 8x"),
         ((A100S, Machines(1, 8, "A100-80")), None, "no region that offers all of these machines"),
         ((A100S,), "mars", "--region: 'mars'; allowed: eu-west-1, us-east-1, us-west-2"),
     ],
