@@ -136,7 +136,9 @@ def test_functions_say_what_their_commands_print(
     assert subsets.plot().get_ylabel() == axes.get_ylabel() == "nodes"
     assert evaluated.to_dict()["step_time_s"] == evaluated.solution.step_time_s
     hetplan.report(subsets, tmp_path / "front.html")
-    hetplan.report(plan_file, tmp_path / "plan.html", trace=tmp_path / "trace.json")
+    plan, page = hetplan.load_plan(plan_file), tmp_path / "plan.html"
+    hetplan.report(plan_file, page, other=plan, trace=tmp_path / "trace.json")
+    assert "Beside another plan" in page.read_text(encoding="utf-8")
     assert "srcdoc" in evaluated.solution._repr_html_()
     assert listed.jobs(tmp_path / "jobs", "megatron") == []
     assert (tmp_path / "jobs" / "measured.csv").exists()

@@ -22,7 +22,7 @@ from formulations.costs.sharding import SYNC_FACTORS, tied_lanes
 from formulations.costs.stage_places import StagePlacer
 from formulations.costs.tables import CostTables
 from formulations.costs.transfers import ZoneTerms, message_bytes, neighbours
-from formulations.instance import Instance
+from formulations.instance import Instance, Workload
 from formulations.plan import GRADIENTS_SPLIT, PARAMETERS_SPLIT, Plan, Stage
 
 Kind = Literal["transfers", "tensor", "sync", "embedding", "gather"]
@@ -135,22 +135,27 @@ def _crossing(
 def _all_reduces(tables: CostTables, plan: Plan, seats: Seats) -> Crossing:
     """Those of tensor groups, or what sequence parallelism has in their place."""
     instance, config = tables.instance, tables.config
+    workload = instance.workload.whole_experts if config.etp else instance.workload
     for replica, at in zip(plan.replicas, seats, strict=True):
         for stage, seat in zip(replica.stages, at, strict=True):
             degrees = config.degrees[seat.column]
             share = degrees.sequences(config.micro_batch) / degrees.cp
-            each = ring_share(ALL_REDUCE, degrees.tp) * share * instance.workload.boundary_bytes
-            number = replica.micro_batches * _number(instance, stage, degrees.tp)
+            each = ring_share(ALL_REDUCE, degrees.tp) * share * workload.boundary_bytes
+            split = instance.splits_sequence(degrees.tp)
+            number = replica.micro_batches * _number(workload, stage, split)
             link = instance.cluster.groups[seat.column].tensor_link(degrees.tp)
             flow = Flow("tensor", seat.stage, seat.stage, seat.inside, seat.node)
             yield flow, number * each, link.bandwidth_bytes_per_s
 
 
-def _number(instance: Instance, stage: Stage, tp: int) -> float:
-    """All-reduces of a micro-batch in both passes, and once more where it is recomputed."""
-    layers = instance.workload.layers[slice(*stage.layers)]
+def _number(workload: Workload, stage: Stage, split: bool) -> float:
+    """All-reduces of a micro-batch in both passes, and once more where it is recomputed.
+
+    split: whether per operator what is reduce-scattered is kept.
+    """
+    layers = workload.layers[slice(*stage.layers)]
     blocks = [layer for layer in layers if layer.is_block][: stage.recomputed.blocks]
-    repeated = {"full": 1.0, "per_op": 0.5 if instance.splits_sequence(tp) else 1.0}
+    repeated = {"full": 1.0, "per_op": 0.5 if split else 1.0}
     again = repeated.get(stage.recomputed.way, 0.0)
     both = sum(layer.forward_all_reduces + layer.backward_all_reduces for layer in layers)
     return both + again * sum(layer.forward_all_reduces for layer in blocks)

@@ -6,20 +6,50 @@ from collections.abc import Sequence
 import pytest
 
 from formulations.costs.plan_costs import plan_costs
-from formulations.costs.traffic import traffic
+from formulations.costs.tables import build_tables
+from formulations.costs.traffic import Link, traffic
+from formulations.decisions import Decisions
 from formulations.instance import Instance
 from formulations.instance.search import Overlap
+from formulations.instance.transformer import build_workload
+from tests.chain_instances import equal_nodes
 from tests.conftest import present
 from tests.costs.drawn import drawn
+from tests.costs.test_transfers import SMALL
 from tests.hand_made import results
 from tests.recorded import Cases, recorded
 from tests.seeds import few_and_many
 
 
+def test_messages_and_rings_by_hand() -> None:
+    """Of an encoder and decoder on nodes of one GPU, over 1 GB/s; 4 micro-batches of one sequence.
+
+    A tensor is 2 x 500 x 512 bytes; behind decoder blocks two of them cross. A ring of two nodes
+    sends all gradients once, 4 bytes per parameter, at an efficiency of 0.5.
+    """
+    pipeline, replicas = equal_nodes(3, 1, 1, 1, 3), equal_nodes(2, 1, 1, 2, 1)
+    work = build_workload(SMALL, name="t5", source="test", sequence_length=500, global_batch=4)
+    instance = pipeline.instance.but(workload=work)
+    plan = Decisions((0, 0, 0), (0, 3, 4, 6), (4,)).plan(build_tables(instance, pipeline.config))
+    sent = {
+        (flow.stage, flow.to_stage, flow.link.way): load
+        for flow, load in traffic(instance, plan).items()
+    }
+    for ends, tensors in (((0, 1), 1), ((1, 0), 1), ((1, 2), 2), ((2, 1), 2)):
+        for way in ("out", "in"):
+            assert sent[*ends, way] == pytest.approx((tensors * 2_048_000, tensors * 2.048e-3))
+    instance = replicas.instance.but(workload=work)
+    plan = Decisions((0, 0), (0, 6), (2, 2)).plan(build_tables(instance, replicas.config))
+    loads = {flow.link: load for flow, load in traffic(instance, plan).items()}
+    size_bytes = sum(4 * layer.parameters for layer in work.layers)
+    ring = pytest.approx((size_bytes, size_bytes / 0.5e9))
+    assert loads == {Link(way, node): ring for way in ("out", "in") for node in (0, 1)}
+
+
 @recorded("traffic")
 def test_traffic_is_the_recorded_one() -> Cases:
     """Of every kind and link the bytes and seconds of all flows, of plans of every feature."""
-    for name, instance, plan, _ in drawn(5, 11, 12, 23, 46):
+    for name, instance, plan, _ in drawn(11, 23, 41, 44, 46, 59):
         sums: dict[str, list[float]] = defaultdict(lambda: [0.0, 0.0, 0.0])
         for n, (flow, load) in enumerate(sorted(traffic(instance, plan).items(), key=str), 1):
             places = n * (flow.stage + 3 * flow.to_stage + 7 * sum(n for n in flow.link[1:] if n))
@@ -75,3 +105,39 @@ def test_links_are_busy_for_as_long_as_costs_say(seeds: Sequence[int]) -> None:
                 costs.send_ns[k].max(), abs=2
             )
     assert compared
+
+
+def test_tensor_groups_are_busy_for_what_faster_links_save() -> None:
+    """Links twice as fast halve the seconds of all-reduces, and nothing else of the passes."""
+    compared = set[str]()
+    for _, drawn_instance, plan, _ in drawn(*range(2, 24), 46, 49, 59):
+        instance, config = prompt(drawn_instance), plan.config
+        exchanges = config.cp > 1 or config.ep > 1 or config.zero > 1
+        if (
+            exchanges
+            or instance.profile
+            or instance.calibration
+            or instance.cluster.has_joined_nodes
+        ):
+            continue
+        groups = tuple(
+            group.but(
+                intra_node={"bandwidth_bytes_per_s": 2 * group.intra_node.bandwidth_bytes_per_s}
+            )
+            for group in instance.cluster.groups
+        )
+        passes = [
+            (costs.forward_ns + costs.backward_ns).reshape(config.vpp, config.pp, -1).sum(axis=0)
+            for each in (instance, instance.but(cluster={"groups": groups}))
+            for costs in [plan_costs(each, plan)]
+        ]
+        for flow, load in traffic(instance, plan).items():
+            if flow.kind == "tensor":
+                k, r = present(flow.link.stage), present(flow.link.replica)
+                replica = plan.replicas[r]
+                saved_ns = replica.micro_batches * int(passes[0][k, r] - passes[1][k, r])
+                rounding = 4 * replica.micro_batches * len(instance.workload.layers)
+                assert abs(5e8 * load.busy_s - saved_ns) <= rounding
+                compared |= {stage.recomputed.way for stage in replica.stages[k :: config.pp]}
+                compared |= {"whole experts"} if config.etp else set()
+    assert {"none", "full", "selective", "per_op", "whole experts"} <= compared

@@ -7,14 +7,15 @@ the same, with names and units: where scripts do not run, the pictures alone are
 import json
 import shlex
 from collections.abc import Iterable
+from functools import partial
 from html import escape
-from importlib import resources
 from string import Template
 
 from formulations.instance.targets import TARGETS
 from solver.document import PlanDocument
 from solver.export.job import Job, host_names
 from solver.export.registry import EXPORTERS
+from solver.files import beside
 from solver.plan_figures import plan_of, step_of
 from solver.report.compared import difference, distinct_names
 from solver.report.critical import SPEED_UP_PERCENT, Spent, by_type, improvements
@@ -27,18 +28,19 @@ from solver.report.step import rows_of, timeline_data, timeline_table
 from solver.report.text import figures, heading_lines, outcome
 from solver.simulate import Step
 
+_asset = partial(beside, "solver.report.html")  #: text of a file of this folder
 _SCRIPTS = ("base.js", "pictures.js", "timeline.js", "page.js")  #: in the order of their use
 
 
 def html_page(
     document: PlanDocument,
     file: str = "plan.json",
-    beside: tuple[PlanDocument, str] | None = None,
+    other: tuple[PlanDocument, str] | None = None,
 ) -> str:
     """One HTML file that needs nothing else, for a document with a plan.
 
-    file: of the plan, for the commands that export it. beside: another plan to compare with, and
-    its file.
+    file: of the plan, for the commands that export it. other: a plan to compare with, and its
+    file.
     """
     assert document.config is not None
     job = Job(document.instance.on(document.config.nodes_used), plan_of(document))
@@ -48,25 +50,14 @@ def html_page(
     title = ": ".join(dict.fromkeys((document.instance.name, document.instance.workload.name)))
     timed = "stages; times per micro-batch, peak memory per GPU"
     steps, names, compared = [timeline_data(document, rows, step)], ("", ""), ""
-    if beside is not None:
-        other, other_step = beside[0], step_of(beside[0])
-        names = distinct_names(file, beside[1])
-        steps.append(timeline_data(other, rows_of(other, other_step), other_step))
-        compared = comparison(document, other, names)
-    loads, total_s = loads_of(document), step.step_time_ns / 1e9
-    crossed = link_rows(document, loads)
-    shares = [
-        (name, [(kind, load.busy_s / total_s) for kind, load in of_kind.items()])
-        for name, of_kind in crossed
-    ]
-    data = {
-        "links": shares,
-        "traffic": WORDS["traffic"],
-        "steps": steps,
-        "names": names,
-        "spent": spent,
-        "ranks": ranks,
-    }
+    if other is not None:
+        second, second_step = other[0], step_of(other[0])
+        names = distinct_names(file, other[1])
+        steps.append(timeline_data(second, rows_of(second, second_step), second_step))
+        compared = comparison(document, second, names)
+    loads = loads_of(document)
+    links = link_rows(document, loads)
+    data = {"links": links, "steps": steps, "names": names, "spent": spent, "ranks": ranks}
     embedded = json.dumps(data | plan_data(document), separators=(",", ":"))
     body = Template(_asset("plan.html")).substitute(
         title=escape(title),
@@ -81,7 +72,9 @@ def html_page(
         step=timeline_table(document, rows, step).html("what every stage does in one step"),
         spent=spent_table(spent, step).html("where the time goes"),
         faster=gain_table(document, step).html("what would shorten the step"),
-        links=link_table(crossed, total_s).html("links by how full they are, fullest first"),
+        links=link_table(links, step.step_time_ns / 1e9).html(
+            "links by how full they are, fullest first"
+        ),
         flows=flow_table(document, loads).html("who sends what where"),
         proof=Labelled(outcome(document)).html(),
         figures=Labelled(figures(document)).html(),
@@ -110,10 +103,6 @@ def _page(title: str, body: str) -> str:
     style = _asset("page.css")
     frame = Template(_asset("frame.html"))
     return frame.substitute(title=escape(title), style=style, body=body)
-
-
-def _asset(name: str) -> str:
-    return resources.files("solver.report.html").joinpath(name).read_text(encoding="utf-8")
 
 
 def headline(document: PlanDocument) -> str:
@@ -226,6 +215,7 @@ def plan_data(document: PlanDocument) -> dict[str, object]:
             for row in alike(document)
             if not row.chunk
         ],
+        "traffic": WORDS["traffic"],
         "margin": document.memory_margin.share if document.memory_margin else 0.0,
         "history": [(note.elapsed_s, note.step_time_s, note.bound) for note in document.history],
         "found": [document.step_time_s, document.runtime_s],

@@ -128,17 +128,20 @@ function drawSpent(figure) {
 /** How full links are: bars of what crosses them, as shares of the step, fullest first. */
 function drawLinks(figure) {
   const shown = data.links.slice(0, MOST_LINKS), kinds = new Set();
-  const fullest = Math.max(1, ...shown.map(([, parts]) => parts.reduce((sum, [, share]) => sum + share, 0)));
+  const share = busy => 1e9 * busy / data.steps[0].step;
+  const full = parts => Object.values(parts).reduce((sum, [, busy]) => sum + share(busy), 0);
+  const fullest = Math.max(1, ...shown.map(([, parts]) => full(parts)));
   const rows = shown.map(([name, parts]) => {
-    const bar = make("div", {class: "bar"}, ...parts.map(([kind, share]) => {
+    const bar = make("div", {class: "bar"}, ...Object.entries(parts).map(([kind, [bytes, busy]]) => {
       kinds.add(kind);
-      return part(kind, share / fullest, `${name}: ${data.traffic[kind]}, ${percent(share)} of the step`);
+      const text = `${data.traffic[kind]} ${sizeText(bytes)}, ${percent(share(busy))} of the step`;
+      return part(kind, share(busy) / fullest, `${name}: ${text}`);
     }));
     return make("div", {class: "row"}, make("span", {}, name), bar);
   });
   if (!rows.length) return;
   const axis = make("div", {class: "row"}, make("span"), make("div", {class: "axis"},
-    ...[0, 0.25, 0.5, 0.75, 1].map(share => make("span", {}, percent(share * fullest)))));
+    ...[0, 0.25, 0.5, 0.75, 1].map(tick => make("span", {}, percent(tick * fullest)))));
   const more = data.links.length - shown.length;
   figure.append(picture("links, by the share of the step that they are busy", "rows", ...rows, axis),
     ...(more > 0 ? [make("p", {class: "note"}, `and ${more} rows more, in the table`)] : []),
