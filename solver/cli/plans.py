@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Literal
 
-from formulations.errors import PlannerError
+from formulations.errors import PlanError, PlannerError
 from solver.cli.files import check_folder, check_writable, checked_plan, write_folder, write_text
 from solver.cli.search_options import all_cores
 from solver.cli.terminal import print_either, print_report, say, steps_display
@@ -131,10 +131,17 @@ def export_command(
 
     What the framework cannot express is refused, with what to change or who can.
     """
+    from solver.document import PlanDocument
     from solver.export.registry import EXPORTERS, exported
+    from solver.files import read_one_of
+    from solver.fleet_document import FleetDocument
     from solver.plan_figures import plan_of
 
     check_folder(out)
+    if isinstance(read_one_of((PlanDocument, FleetDocument), plan), FleetDocument):
+        lacking = ", ".join(exporter.name for exporter in EXPORTERS.values())
+        found = f"a fleet: none of {lacking} sums gradients over pipelines with unlike stages"
+        raise PlanError(str(plan), found, "a plan file written by solve --out")
     document = checked_plan(plan)
     texts = exported(document.instance, plan_of(document), to, str(plan), own_model)
     write_folder(out, texts)
