@@ -50,6 +50,7 @@ __all__ = [
     "PlannerError",
     "Shortlist",
     "Solution",
+    "Sweep",
     "Switch",
     "Templates",
     "calibrate",
@@ -66,6 +67,7 @@ __all__ = [
     "report",
     "shortlist",
     "solve",
+    "sweep",
     "switch",
     "templates",
     "verify",
@@ -322,27 +324,98 @@ class Front(_Stored):
 
     def to_frame(self) -> Any:
         """The same as a `pandas.DataFrame`; PlannerError where pandas is not installed."""
-        from importlib import import_module
-
-        try:
-            return import_module("pandas").DataFrame(self.rows())
-        except ImportError as error:
-            raise PlannerError("to_frame needs pandas: pip install pandas") from error
+        return _frame(self.rows())
 
     def plot(self, axes: "Axes | None" = None) -> "Axes":
         """Throughput against cost of all clusters; on new axes of matplotlib unless given."""
         from solver.report.front_picture import draw_front
 
-        if axes is None:
-            from matplotlib import pyplot
-
-            _, axes = pyplot.subplots(layout="constrained")
+        axes = _axes() if axes is None else axes
         draw_front(axes, self.document)
         return axes
 
     def solutions(self) -> list[Solution]:
         """The plan of every point."""
         return [Solution(point.plan) for point in self.document.points]
+
+
+@dataclass(frozen=True)
+class Sweep(_Shown):
+    """The best plans of instances side by side, by the names that they were given."""
+
+    solutions: Mapping[str, Solution]
+
+    def __repr__(self) -> str:
+        return f"<Sweep: {len(self.solutions)} instances>"
+
+    def rows(self) -> list[dict[str, object]]:
+        """A row for each instance, in the order given; s, shares of 1, and USD."""
+        names = (
+            *("step_time_s", "lower_bound_s", "gap", "throughput_sequences_per_s"),
+            *("price_usd_per_hour", "cost_usd_per_step"),
+        )
+        return [
+            {"instance": name, "status": solution.status}
+            | {field: getattr(solution.document, field) for field in names}
+            for name, solution in self.solutions.items()
+        ]
+
+    def to_frame(self) -> Any:
+        """The same as a `pandas.DataFrame`; PlannerError where pandas is not installed."""
+        return _frame(self.rows())
+
+    def plot(self, axes: "Axes | None" = None) -> "Axes":
+        """Step times as bars, from the proved bound on light; on new axes unless given."""
+        axes = _axes() if axes is None else axes
+        planned = {n: s for n, s in self.solutions.items() if s.step_time_s is not None}
+        steps_s = [solution.step_time_s or 0.0 for solution in planned.values()]
+        open_s = [s.step_time_s * (s.gap or 0.0) for s in planned.values() if s.step_time_s]
+        axes.bar(list(planned), steps_s)
+        proved = [step - part for step, part in zip(steps_s, open_s, strict=True)]
+        axes.bar(list(planned), open_s, bottom=proved, color="lightgrey", label="not proved")
+        axes.set_ylabel("step time, s")
+        if any(open_s):
+            axes.legend()
+        return axes
+
+    def summary(self) -> str:
+        """A line for each instance."""
+        from solver.report.layout import table_of
+        from solver.report.quantities import percent, time_text
+
+        def step(row: tuple[str, Solution]) -> str:
+            return "-" if row[1].step_time_s is None else time_text(row[1].step_time_s)
+
+        def gap(row: tuple[str, Solution]) -> str:
+            return "-" if row[1].gap is None else percent(row[1].gap)
+
+        columns = {"step time": step, "gap": gap}
+        return _drawn(
+            [
+                table_of(
+                    self.solutions.items(),
+                    {"instance": lambda row: row[0], "status": lambda row: row[1].status},
+                    columns,
+                )
+            ]
+        )
+
+
+def _frame(rows: list[dict[str, object]]) -> Any:
+    """A `pandas.DataFrame`. Raises PlannerError where pandas is not installed."""
+    from importlib import import_module
+
+    try:
+        return import_module("pandas").DataFrame(rows)
+    except ImportError as error:
+        raise PlannerError("to_frame needs pandas: pip install pandas") from error
+
+
+def _axes() -> "Axes":
+    """New axes of matplotlib."""
+    from matplotlib import pyplot
+
+    return pyplot.subplots(layout="constrained")[1]
 
 
 class Lengths(_Stored):
@@ -524,6 +597,30 @@ def solve(
         result = search(problem, options, None, kept)
     document = build_document(result, options)
     return Solution(document, result.infeasibility, result.other_targets)
+
+
+def sweep(
+    instances: "Mapping[str, Problem]",
+    *,
+    method: "Method" = "exact",
+    time_limit_s: float | None = None,
+    gap: float = 0.0,
+    seed: int = 0,
+    workers: int = 1,
+) -> Sweep:
+    """The best plan of each of these instances, by name; the limit is for each of them."""
+
+    def best(instance: "Problem") -> Solution:
+        return solve(
+            instance,
+            method=method,
+            time_limit_s=time_limit_s,
+            gap=gap,
+            seed=seed,
+            workers=workers,
+        )
+
+    return Sweep({name: best(instance) for name, instance in instances.items()})
 
 
 def verify(

@@ -22,7 +22,7 @@ from solver.files import to_json
 from solver.report.quantities import time_text
 from solver.result import Infeasibility, OtherTarget, Status, Termination
 from tests.command_line import run
-from tests.conftest import ROOT
+from tests.conftest import ROOT, present
 from tests.docs_pages import stable
 from tests.hand_made import document_of, pipelined_result, planless_result
 from tests.small_instances import random_instance
@@ -237,3 +237,20 @@ def test_instances_are_made_of_mappings_and_changed() -> None:
     for words, make in wrong.items():
         with pytest.raises(hetplan.PlannerError, match=words):
             make()
+
+
+def test_a_sweep_is_the_solutions_side_by_side() -> None:
+    """Each by its name, also one without a plan; bars up to the step time."""
+    small = hetplan.load(SMALL)
+    none = small.with_(limits={"max_step_time": "1 us"})
+    swept = hetplan.sweep(
+        {"all": SMALL, "a10": small.with_(nodes={"a100": 0}), "none": none}, gap=0.5
+    )
+    alone = hetplan.solve(SMALL, gap=0.5)
+    assert [row["status"] for row in swept.rows()][2] == "infeasible"
+    assert swept.solutions["all"].step_time_s == swept.rows()[0]["step_time_s"] == alone.step_time_s
+    axes = swept.plot(Figure().subplots())
+    tops = [cast("Any", bar).get_y() + cast("Any", bar).get_height() for bar in axes.patches]
+    steps = [present(swept.solutions[name].step_time_s) for name in ("all", "a10")]
+    assert tops[2:] == pytest.approx(steps)
+    assert [line.split()[0] for line in swept.summary().splitlines()[2:]] == ["all", "a10", "none"]
