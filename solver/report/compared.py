@@ -207,13 +207,13 @@ def evaluation_text(document: PlanDocument, evaluation: Evaluation) -> list[Rend
 
 
 def _changes(answers: Sequence[Answer], saved: Callable[[Answer], str]) -> Grid:
-    times_s = [answer.step_time_s for answer in answers]
-    longest_s = max(filter(None, times_s), default=0.0)
-    rows = [
-        [answer.change, "-" if time_s is None else time_text(time_s, longest_s), saved(answer)]
-        for answer, time_s in zip(answers, times_s, strict=True)
-    ]
-    return Grid(("change",), ("step time", "saved"), rows)
+    longest_s = max((answer.step_time_s or 0.0 for answer in answers), default=0.0)
+
+    def step(answer: Answer) -> str:
+        return "-" if answer.step_time_s is None else time_text(answer.step_time_s, longest_s)
+
+    change = {"change": lambda answer: answer.change}
+    return table_of(answers, change, {"step time": step, "saved": saved})
 
 
 def _distance(document: PlanDocument, evaluation: Evaluation) -> Lines:
