@@ -32,7 +32,7 @@ from formulations.instance.record import (
 )
 from formulations.instance.workload import Precision
 
-PeakMemory = Annotated[float, Quantity("size", most="10 TiB", example="1.5 GiB")]
+PeakMemory = Annotated[float, Quantity("size", "0", "10 TiB", "1.5 GiB")]
 Milliseconds = Annotated[float, Field(ge=1e-6, le=1e7)]  # a nanosecond at least
 Times = Annotated[
     Annotated[Milliseconds, Tag(NUMBER)]
