@@ -8,8 +8,7 @@ type at a degree and micro-batch size, with their tensor-parallel traffic, by on
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from math import exp, log
-from statistics import fmean
+from math import exp, fsum, log
 from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 
 from pydantic import Field, Tag
@@ -278,7 +277,7 @@ class Calibration(Section):
         logs: dict[tuple[str, str], list[float]] = {}
         for (kind, gpu, *_), factor in leaves(self.factors):
             logs.setdefault((kind, gpu), []).append(log(factor))
-        return {key: exp(fmean(values)) for key, values in logs.items()}
+        return {key: exp(fsum(values) / len(values)) for key, values in logs.items()}
 
 
 def check_calibration(
