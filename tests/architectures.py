@@ -66,6 +66,7 @@ def layer(workload: Workload, kind: str) -> Layer:
 def kinds_of_workloads() -> dict[str, Workload]:
     """Models of every kind in several formats, with flash attention and without."""
     latent = {"moe": None, "layers": 4, "mtp_layers": 2, "tied_embeddings": False}
+    latent |= {"qkv_biases": True}
     sizes = {"gpt2": GPT2, "llama3": LLAMA3, "mixtral": MIXTRAL, "t5": T5_SMALL}
     sizes |= {"deepseek": DEEPSEEK, "latent": DEEPSEEK.but(**latent)}
     bert = {"token_types": 2, "embedding_norm": True, "final_norm": False}

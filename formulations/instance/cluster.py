@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from itertools import accumulate, combinations
-from typing import Annotated, NamedTuple
+from typing import Annotated
 
 from pydantic import Field, Tag, model_validator
 
@@ -50,19 +50,12 @@ from formulations.instance.record import (
 )
 from formulations.units import ceil_div
 
-ZoneNames = tuple[str, str]
-
-
-class ZoneFault(NamedTuple):
-    """What is wrong with the zones of a cluster: the field's path, what was found, what may be."""
-
-    path: tuple[str | int, ...]
-    found: str
-    allowed: str
+#: What is wrong with the zones of a cluster: the path of the field, what was found, what may be.
+ZoneFault = tuple[tuple[str | int, ...], str, str]
 
 
 def zone_faults(
-    zones: Sequence[str | None], default: bool, pairs: Sequence[ZoneNames]
+    zones: Sequence[str | None], default: bool, pairs: Sequence[tuple[str, str]]
 ) -> Iterator[ZoneFault]:
     """Faults of groups' zones, and of links for `pairs` of them; default: one for all others."""
     named = list(dict.fromkeys(zone for zone in zones if zone is not None))
@@ -70,14 +63,14 @@ def zone_faults(
         given = next(j for j, zone in enumerate(zones) if zone is not None)
         problem = f"missing, but groups[{given}] stands in zone {named[0]!r}"
         path = "groups", zones.index(None), "zone"
-        yield ZoneFault(path, problem, "a zone for every group, or for none")
+        yield path, problem, "a zone for every group, or for none"
         return
     if len(named) < 2:
         if default or pairs:
             field = "zone_link" if default else "zone_links"
             where = f"all groups stand in zone {named[0]!r}" if named else "no group names a zone"
             allowed = f"no {field}, or groups in two zones or more"
-            yield ZoneFault((field,), f"a link between zones, but {where}", allowed)
+            yield (field,), f"a link between zones, but {where}", allowed
         return
     first_of_pair: dict[frozenset[str], int] = {}
     for i, pair in enumerate(pairs):
@@ -85,12 +78,12 @@ def zone_faults(
         for end, zone in enumerate(pair):
             if zone not in named:
                 problem = f"{zone!r}, in which no group stands"
-                yield ZoneFault((*at, end), problem, ", ".join(named))
+                yield (*at, end), problem, ", ".join(named)
         if pair[0] == pair[1]:
-            yield ZoneFault(at, f"{pair[0]!r} with itself", "two different zones")
+            yield at, f"{pair[0]!r} with itself", "two different zones"
         elif (first := first_of_pair.setdefault(frozenset(pair), i)) != i:
             problem = f"{pair[0]} and {pair[1]}, as in zone_links[{first}]"
-            yield ZoneFault(at, problem, "every pair of zones once, in either order")
+            yield at, problem, "every pair of zones once, in either order"
     apart = next((p for p in combinations(named, 2) if frozenset(p) not in first_of_pair), None)
     if apart and not default:
         problem = f"missing, but zone_links names none between {apart[0]} and {apart[1]}"
@@ -98,7 +91,7 @@ def zone_faults(
         if not pairs:
             problem = f"missing, but the groups stand in the zones {', '.join(named)}"
             allowed = "bandwidth and latency of the link between zones"
-        yield ZoneFault(("zone_link",), problem, allowed)
+        yield ("zone_link",), problem, allowed
 
 
 class NodeGroup(Record):
@@ -171,9 +164,8 @@ class Cluster(Record):
     @model_validator(mode="after")
     def _fit(self) -> "Cluster":
         zones, pairs = [g.zone for g in self.groups], [pair.zones for pair in self.zone_links]
-        for fault in zone_faults(zones, self.zone_link is not None, pairs):
-            path = ".".join(map(str, fault.path))
-            raise ValueError(f"{path}: {fault.found}; allowed: {fault.allowed}")
+        for path, found, allowed in zone_faults(zones, self.zone_link is not None, pairs):
+            raise ValueError(f"{'.'.join(map(str, path))}: {found}; allowed: {allowed}")
         if first_beyond((g.nodes * g.gpus_per_node for g in self.groups), MOST_GPUS) is not None:
             raise ValueError(f"more than {MOST_GPUS} GPUs")
         if self.network_efficiency[0][0] != 1:
@@ -361,8 +353,8 @@ def resolve_cluster(written: ClusterFile, place: Place) -> Cluster:
     groups = [wrong.of(_group, group, at, alone=alone) for group, at in places]
     wrong.tell()
     zones, pairs = [g.zone for g in written.groups], [pair.zones for pair in written.zone_links]
-    for fault in zone_faults(zones, written.zone_link is not None, pairs):
-        wrong.errors.append(place.at(*fault.path).error(fault.found, fault.allowed))
+    for path, found, allowed in zone_faults(zones, written.zone_link is not None, pairs):
+        wrong.errors.append(place.at(*path).error(found, allowed))
     wrong.tell()
     efficiency = {1: 1.0} | (written.network_efficiency or {})
     return Cluster(

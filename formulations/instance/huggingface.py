@@ -20,14 +20,15 @@ import re
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
+from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 
 from formulations.errors import InstanceError
-from formulations.instance.documents import resource
-from formulations.instance.record import Record, shown
+from formulations.instance.documents import Place, json_document, read_text, resource
+from formulations.instance.record import Record, printable, shown
 from formulations.instance.sizes import TransformerSizes
 from formulations.instance.validation import found_and_allowed
 
@@ -110,6 +111,24 @@ class Config:
 @cache
 def _pattern(key: str) -> re.Pattern[str]:
     return re.compile("|".join(_table()[key].split()))
+
+
+def read_config(path: Path, place: Place | None = None) -> Config:
+    """The fields of a config.json; `place`: where another file names it.
+
+    Raises InstanceError for a file that is none.
+    """
+    allowed = "the path of a config.json" + (" from this file's folder" if place else "")
+    document = json_document(read_text(path, allowed, place), str(path))
+    if not isinstance(document.value, dict):
+        found = shown(document.value)
+        raise InstanceError(document.where(()), found, "an object with a model_type")
+    return Config(document.value, partial(document.where, key=True))
+
+
+def config_name(path: Path) -> str:
+    """Name of the model: of the file, or of its folder if it is called config.json."""
+    return printable(path.resolve().parent.name if path.stem == "config" else path.stem)
 
 
 class ConfigReader:

@@ -33,9 +33,9 @@ from formulations.instance.search import SearchSpace
 from formulations.instance.workload import Workload
 from formulations.units import GIB
 
-Pause = Annotated[Seconds, Quantity("time", most="100 h", example="2 min")]
+Pause = Annotated[Seconds, Quantity("time", "0", "100 h", "2 min")]
 CheckpointEvery = Annotated[
-    float, Field(ge=1e-6, le=1e9), Quantity("time", least="1 ms", most="10000 h", example="10 min")
+    float, Field(ge=1e-6, le=1e9), Quantity("time", "1 ms", "10000 h", "10 min")
 ]
 
 
@@ -123,15 +123,11 @@ def resolve_preemption(written: PreemptionFile | None, parameters: int) -> Preem
 
 
 Minimize = Literal["step_time", "cost_per_step", "training_cost", "cost_per_useful_sequence"]
-Reserve = Annotated[Bytes, Quantity("size", most="10 TiB", example="1 GiB", rounded=ceil)]
+Reserve = Annotated[Bytes, Quantity("size", "0", "10 TiB", "1 GiB", ceil)]
 Most = Annotated[float, Field(gt=0)]
-LongestTime = Annotated[Most, Quantity("time", least="1 ns", most="100000 h", example="2 s")]
-HighestCost = Annotated[
-    Most, Quantity("money", least="1e-12 USD", most="1000000000 USD", example="0.01 USD")
-]
-HighestPrice = Annotated[
-    Most, Quantity("price", least="1e-6 USD/h", most="1000000000 USD/h", example="100 USD/h")
-]
+LongestTime = Annotated[Most, Quantity("time", "1 ns", "100000 h", "2 s")]
+HighestCost = Annotated[Most, Quantity("money", "1e-12 USD", "1000000000 USD", "0.01 USD")]
+HighestPrice = Annotated[Most, Quantity("price", "1e-6 USD/h", "1000000000 USD/h", "100 USD/h")]
 
 #: Share of a GPU's memory that plans leave free unless the instance says another one: no measured
 #: peak is further above the model (`MEASURED_PEAKS`: at most 0.1 %, rounded up).

@@ -15,7 +15,6 @@ from io import BytesIO
 from itertools import accumulate, pairwise
 from math import ceil, exp, floor, log
 from pathlib import Path
-from statistics import NormalDist
 from tokenize import TokenError
 from typing import Any
 
@@ -70,6 +69,8 @@ def log_normal_classes(
     median: int, sigma: float, longest: int, sequences: int, num_classes: int
 ) -> tuple[LengthClass, ...]:
     """The same of a log-normal distribution that is cut off at the longest length."""
+    from statistics import NormalDist  # which takes long to import, for few instances
+
     normal = NormalDist(log(median), sigma)
     shortest = min(longest, max(1, floor(exp(normal.inv_cdf(1 / (2 * sequences))))))
     ratio = (longest / shortest) ** (1 / num_classes)

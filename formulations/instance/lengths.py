@@ -43,8 +43,8 @@ CLASSES = 32
 #: it: GPUs that share a sequence split it evenly.
 ROW_MULTIPLE = 128
 
-RowTime = Annotated[float, Quantity("time", least="1 ns", most="100 h", example="85 ms")]
-FixedTime = Annotated[float, Quantity("time", most="24 h", example="1.8 s")]
+RowTime = Annotated[float, Quantity("time", "1 ns", "100 h", "85 ms")]
+FixedTime = Annotated[float, Quantity("time", "0", "24 h", "1.8 s")]
 TimesByTokens = dict[Batch, RowTime]
 
 

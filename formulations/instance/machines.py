@@ -55,22 +55,14 @@ class GpuEvidence(Record):
 Rate = Annotated[float, Field(ge=1e-12, le=1e18)]  # per second
 HalfFlops = Annotated[float, Field(ge=0, le=1e18)]
 Efficiency = Annotated[float, Field(ge=1e-6, le=1)]
-Memory = Annotated[
-    Bytes, Field(gt=0), Quantity("size", least="1 B", most="10 TiB", example="39.59 GiB")
-]
-Bandwidth = Annotated[
-    Rate, Quantity("bandwidth", least="1 B/s", most="100 TB/s", example="40 Gbit/s")
-]
-Latency = Annotated[Seconds, Quantity("time", most="1 s", example="5 us")]
-FlopRate = Annotated[
-    Rate, Quantity("compute", least="1 FLOP/s", most="1000 PFLOP/s", example="312 TFLOP/s")
-]
+Memory = Annotated[Bytes, Field(gt=0), Quantity("size", "1 B", "10 TiB", "39.59 GiB")]
+Bandwidth = Annotated[Rate, Quantity("bandwidth", "1 B/s", "100 TB/s", "40 Gbit/s")]
+Latency = Annotated[Seconds, Quantity("time", "0", "1 s", "5 us")]
+FlopRate = Annotated[Rate, Quantity("compute", "1 FLOP/s", "1000 PFLOP/s", "312 TFLOP/s")]
 Price = Annotated[
-    float, Field(ge=0, le=1e6), Quantity("price", most="1000000 USD/h", example="16.39 USD/h")
+    float, Field(ge=0, le=1e6), Quantity("price", "0", "1000000 USD/h", "16.39 USD/h")
 ]
-Preemptions = Annotated[
-    float, Field(ge=0, le=1e4), Quantity("rate", most="10000 /h", example="0.05 /h")
-]
+Preemptions = Annotated[float, Field(ge=0, le=1e4), Quantity("rate", "0", "10000 /h", "0.05 /h")]
 
 
 class LinkFile(Section):

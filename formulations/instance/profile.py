@@ -8,8 +8,7 @@ type at a degree and micro-batch size, with their tensor-parallel traffic, by on
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from math import exp, log
-from statistics import fmean
+from math import exp, fsum, log
 from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 
 from pydantic import Field, Tag
@@ -32,7 +31,7 @@ from formulations.instance.record import (
 )
 from formulations.instance.workload import Precision
 
-PeakMemory = Annotated[float, Quantity("size", most="10 TiB", example="1.5 GiB")]
+PeakMemory = Annotated[float, Quantity("size", "0", "10 TiB", "1.5 GiB")]
 Milliseconds = Annotated[float, Field(ge=1e-6, le=1e7)]  # a nanosecond at least
 Times = Annotated[
     Annotated[Milliseconds, Tag(NUMBER)]
@@ -278,7 +277,7 @@ class Calibration(Section):
         logs: dict[tuple[str, str], list[float]] = {}
         for (kind, gpu, *_), factor in leaves(self.factors):
             logs.setdefault((kind, gpu), []).append(log(factor))
-        return {key: exp(fmean(values)) for key, values in logs.items()}
+        return {key: exp(fsum(values) / len(values)) for key, values in logs.items()}
 
 
 def check_calibration(

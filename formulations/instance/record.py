@@ -169,12 +169,15 @@ WRITTEN = "written"
 
 @dataclass(frozen=True)
 class Quantity:
-    """Annotation of a number in the base unit, and a text with a unit where people write it."""
+    """Annotation of a number in the base unit, and a text with a unit where people write it.
+
+    Both ends of the range are allowed; a least number of 0 needs no unit.
+    """
 
     dimension: str  #: a key of `formulations.units.UNITS`
+    least: str
     most: str
     example: str
-    least: str = "0"  #: which is allowed itself
     rounded: Callable[[float], int] = floor  #: of whole numbers
 
     def parse(self, value: object) -> float:

@@ -5,7 +5,7 @@ attention: which GPUs have it, in which precisions, and whether plans do.
 """
 
 from collections.abc import Mapping
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
@@ -13,15 +13,7 @@ from pydantic import Field
 
 from formulations.errors import InstanceError
 from formulations.instance.cluster import Cluster
-from formulations.instance.documents import (
-    Place,
-    json_document,
-    read_text,
-    resource,
-    suggestion,
-)
-from formulations.instance.huggingface import Config
-from formulations.instance.huggingface_model import architecture_from_config
+from formulations.instance.documents import Place, resource, suggestion
 from formulations.instance.machines import FLASH_CAPABILITY
 from formulations.instance.profile import WrittenProfile
 from formulations.instance.record import Batch, Name, Record, Section, Text, printable, shown
@@ -110,6 +102,10 @@ def resolve_workload(
         architecture: Architecture = written.sizes
         name, source = "transformer", "sizes given in the instance"
     elif written.huggingface is not None:
+        # other instances need no table of config.json
+        from formulations.instance.huggingface import config_name, read_config
+        from formulations.instance.huggingface_model import architecture_from_config
+
         path = folder / written.huggingface
         architecture = architecture_from_config(read_config(path, place.at("huggingface")))
         name, source = config_name(path), printable(str(path))
@@ -146,24 +142,6 @@ def only_origin(section: Section, place: Place, *fields: str) -> None:
     if len(stated) != 1:
         problem = " and ".join(stated) or f"none of {', '.join(fields)}"
         raise place.error(problem, f"exactly one of {', '.join(fields)}")
-
-
-def read_config(path: Path, place: Place | None = None) -> Config:
-    """The fields of a config.json; `place`: where another file names it.
-
-    Raises InstanceError for a file that is none.
-    """
-    allowed = "the path of a config.json" + (" from this file's folder" if place else "")
-    document = json_document(read_text(path, allowed, place), str(path))
-    if not isinstance(document.value, dict):
-        found = shown(document.value)
-        raise InstanceError(document.where(()), found, "an object with a model_type")
-    return Config(document.value, partial(document.where, key=True))
-
-
-def config_name(path: Path) -> str:
-    """Name of the model: of the file, or of its folder if it is called config.json."""
-    return printable(path.resolve().parent.name if path.stem == "config" else path.stem)
 
 
 def has_flash(cluster: Cluster, precision: Precision) -> bool:

@@ -11,7 +11,7 @@ import typer
 from formulations.errors import PlanError, PlannerError
 from formulations.node_sharing import NodeSplit
 from solver.cli.files import check_writable, refuse_changed, write_text
-from solver.cli.search_options import all_cores, time_ns
+from solver.cli.search_options import time_ns
 from solver.cli.terminal import print_either, print_report, progress_display, say, steps_display
 from solver.fleets.distribution import Distribution
 from solver.options import SolveOptions
@@ -139,6 +139,7 @@ def recover_command(
 
 def replay_command(
     instance: Path,
+    options: SolveOptions,
     trace: Path | None = None,
     every: str | None = None,
     policy: list[str] | None = None,
@@ -149,10 +150,6 @@ def replay_command(
     in_flight: InFlightRule = "lost",
     svg: Path | None = None,
     as_json: bool = False,
-    time_limit: float | None = None,
-    gap: float = 0.0,
-    seed: int = 0,
-    workers: int | None = None,
 ) -> None:
     """Replay a failure trace: samples trained, time lost by cause, throughput over time.
 
@@ -172,16 +169,12 @@ def replay_command(
             f"--policy {unknown[0]} is no policy; allowed: ours, restart or redundancy"
         )
     names = [allowed[name] for name in policy or ["ours"]]
-    options = PolicyOptions(
-        in_flight,
-        faults,
-        None if pause is None else time_ns("--pause", pause),
-        None if horizon is None else time_ns("--horizon", horizon, least_ns=1),
-        SolveOptions("exact", time_limit, gap, seed, workers or all_cores()),
-    )
+    pause_ns = None if pause is None else time_ns("--pause", pause)
+    horizon_ns = None if horizon is None else time_ns("--horizon", horizon, least_ns=1)
+    rules = PolicyOptions(in_flight, faults, pause_ns, horizon_ns, options)
     with progress_display() as progress:
         problem = load_instance(instance, check_fleets if "ours" in names else None)
-        policies = InstancePolicies(problem, options, progress)
+        policies = InstancePolicies(problem, rules, progress)
         nodes = problem.cluster.node_names
         if (trace is None) == (every is None):
             raise PlannerError("say either --trace FILE or --every TIME")
@@ -191,7 +184,7 @@ def replay_command(
         elif until is not None:
             raise PlannerError("--until is for --trace; with --every, half of the nodes fail")
         else:
-            events = regular_trace(nodes, time_ns("--every", str(every), least_ns=1), seed)
+            events = regular_trace(nodes, time_ns("--every", str(every), least_ns=1), options.seed)
         played = ((recovery, policies.of(recovery, events)) for recovery in names)
         over = policies.deadline.over
         runs = {str(name): (chosen, replay(events, chosen, over)) for name, chosen in played}

@@ -5,9 +5,8 @@ from typing import Literal
 
 from formulations.errors import PlanError, PlannerError
 from solver.cli.files import check_folder, check_writable, checked_plan, write_folder, write_text
-from solver.cli.search_options import all_cores
 from solver.cli.terminal import print_either, print_report, say, steps_display
-from solver.options import ExportTarget
+from solver.options import ExportTarget, SolveOptions
 
 #: Claims that are named one by one.
 EXAMPLES = 20
@@ -160,13 +159,7 @@ def diff_command(first: Path, second: Path) -> None:
     print_report(difference(a, b, distinct_names(str(first), str(second))))
 
 
-def explain_command(
-    plan: Path,
-    as_json: bool = False,
-    time_limit: float = 60.0,
-    gap: float = 0.001,
-    workers: int | None = None,
-) -> None:
+def explain_command(plan: Path, options: SolveOptions, as_json: bool = False) -> None:
     """Say what limits the step of PLAN, and what other machines or strategies would save.
 
     Every change is solved again, from PLAN where that stays possible: one more node of each group,
@@ -174,12 +167,10 @@ def explain_command(
     strategy off.
     """
     from solver.explain.what_ifs import answers
-    from solver.options import SolveOptions
     from solver.plan_figures import plan_of
     from solver.report.compared import answers_json, explanation
 
     document = checked_plan(plan)
-    options = SolveOptions(time_limit_s=time_limit, gap=gap, workers=workers or all_cores())
     with steps_display("changes solved") as tell:
         changes = list(answers(document.instance, plan_of(document), options, tell))
     print_either(as_json, lambda: answers_json(changes), lambda: explanation(document, changes))

@@ -5,16 +5,17 @@ import math
 import os
 import tomllib
 from collections.abc import Callable
+from dataclasses import fields
+from functools import wraps
 from importlib import resources
+from inspect import Parameter
 from operator import getitem
-from typing import Annotated, Any, ParamSpec
+from typing import Annotated, Any, get_type_hints
 
 import typer
 
 from formulations.errors import PlannerError
-from solver.options import MAX_WORKERS, Engine
-
-P = ParamSpec("P")
+from solver.options import MAX_WORKERS, SolveOptions
 
 
 def finite(value: float | None) -> float | None:
@@ -49,41 +50,60 @@ def time_ns(option: str, text: str, *, least_ns: int = 0) -> int:
     return length
 
 
-def num_workers(workers: int | None, engine: Engine, address: str | None) -> int:
-    """Those asked for, else as many as the machines have cores. Raises PlannerError."""
-    if address is not None and engine != "ray":
-        raise PlannerError(f"--address is that of a Ray cluster; found: --engine {engine}")
-    return workers or (all_cores() if address is None else MAX_WORKERS)
-
-
-def all_cores() -> int:
-    """Number of cores that this process may use."""
-    return len(os.sched_getaffinity(0))
-
-
 #: What options.toml says of parameters, by command.
 OPTIONS: dict[str, Any] = tomllib.loads(
     resources.files("solver.cli").joinpath("options.toml").read_text(encoding="utf-8")
 )
 _CHECKS = {"finite": finite, "positive": positive, "below_one": _below_one}
+#: Fields of SolveOptions by the names of options, and their types here.
+_FIELDS = {field.name.removesuffix("_s"): field for field in fields(SolveOptions)}
+_TYPES = {**get_type_hints(SolveOptions), "workers": int | None}
 
 
-def with_options(name: str, command: Callable[P, None]) -> Callable[P, None]:
-    """The command, whose parameters are its options and arguments as options.toml says."""
-    signature = inspect.signature(command, eval_str=True)
-    parameters = []
-    for parameter in signature.parameters.values():
-        stated = (table.get(parameter.name, {}) for table in (OPTIONS["shared"], OPTIONS[name]))
-        shared, own = ({"help": text} if isinstance(text, str) else text for text in stated)
-        settings = {**shared, **own}
+def with_options(name: str, command: Callable[..., None]) -> Callable[..., None]:
+    """The command, whose parameters are its options and arguments as options.toml says.
+
+    For its parameter `options` it has those of a search that the table lists, which make it.
+    """
+    signature, table = inspect.signature(command, eval_str=True), OPTIONS[name]
+    parameters = dict(signature.parameters)
+    parameters.pop("options", None)
+    for option in table.get("search", ()):
+        field = _FIELDS[option]
+        default = None if option == "workers" else field.default
+        parameters[option] = Parameter(
+            option, Parameter.KEYWORD_ONLY, default=default, annotation=_TYPES[field.name]
+        )
+    for option, parameter in parameters.items():
+        settings = dict[str, Any]()
+        for said in (OPTIONS["shared"].get(option, {}), table.get(option, {})):
+            settings |= {"help": said} if isinstance(said, str) else said
         settings["callback"] = _CHECKS.get(settings.pop("check", None))
-        place, flag = settings.pop("argument", None), parameter.name.removeprefix("as_")
+        default, place = settings.pop("default", parameter.default), settings.pop("argument", None)
         # Of a bool there is one name, without one for its opposite
-        names = [f"--{flag.replace('_', '-')}"] if parameter.annotation is bool else []
-        kind: Any = typer.Option(*names, **settings)
+        flag = f"--{option.removeprefix('as_').replace('_', '-')}"
+        kind: Any = typer.Option(*[flag] * (parameter.annotation is bool), **settings)
         if place:
             kind = typer.Argument(metavar=place, help=settings["help"])
         annotation = getitem(Annotated, (parameter.annotation, kind))
-        parameters.append(parameter.replace(annotation=annotation))
-    command.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
-    return command
+        parameters[option] = parameter.replace(default=default, annotation=annotation)
+
+    @wraps(command)
+    def called(**given: Any) -> None:
+        if "search" in table:
+            chosen = {_FIELDS[option].name: given.pop(option) for option in table["search"]}
+            given["options"] = _searching(**chosen)
+        command(**given)
+
+    ordered = signature.replace(parameters=[*parameters.values()])
+    called.__signature__ = ordered  # type: ignore[attr-defined]
+    return called
+
+
+def _searching(**chosen: Any) -> SolveOptions:
+    """The options of a search; as many workers as the machines have cores, unless stated."""
+    address, engine = chosen.get("address"), chosen.get("engine")
+    if address is not None and engine != "ray":
+        raise PlannerError(f"--address is that of a Ray cluster; found: --engine {engine}")
+    cores = MAX_WORKERS if address is not None else len(os.sched_getaffinity(0))
+    return SolveOptions(**{**chosen, "workers": chosen["workers"] or cores})

@@ -260,8 +260,9 @@ class _Model(NamedTuple):
 
 def _model(model: str, where: str) -> _Model:
     """The model; `where`: what names it, for errors."""
+    from formulations.instance.huggingface import config_name, read_config
     from formulations.instance.huggingface_model import architecture_from_config, maximum_positions
-    from formulations.instance.resolve_workload import catalogue_entry, config_name, read_config
+    from formulations.instance.resolve_workload import catalogue_entry
 
     if not _names_file(model):
         entry = catalogue_entry(model, where)

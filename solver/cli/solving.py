@@ -9,7 +9,7 @@ import typer
 
 from formulations.errors import InstanceError, PlanError, PlannerError
 from solver.cli.files import check_folder, check_writable, write_folder, write_text
-from solver.cli.search_options import all_cores, num_workers, time_ns
+from solver.cli.search_options import time_ns
 from solver.cli.terminal import (
     family_display,
     print_either,
@@ -18,7 +18,7 @@ from solver.cli.terminal import (
     say,
     steps_display,
 )
-from solver.options import CheckMethod, Engine, ExportTarget, Method, SolveOptions
+from solver.options import CheckMethod, ExportTarget, SolveOptions
 
 if TYPE_CHECKING:
     from formulations.instance.instance import Family
@@ -31,19 +31,12 @@ EXIT_CODES = {"optimal": 0, "feasible": 0, "infeasible": 3, "unknown": 4}
 
 def solve_command(
     instance: Path,
+    options: SolveOptions,
     out: Path | None = None,
     as_json: bool = False,
     proof: bool = False,
     details: bool = False,
-    method: Method = "exact",
-    time_limit: float | None = None,
-    gap: float = 0.0,
-    seed: int = 0,
-    write_model: Path | None = None,
-    workers: int | None = None,
     study: Path | None = None,
-    engine: Engine = "processes",
-    address: str | None = None,
 ) -> None:
     """Find the best plan of INSTANCE and prove how good it is.
 
@@ -56,15 +49,13 @@ def solve_command(
     from solver.search.driver import solve_with_targets
     from solver.study.store import study_at
 
-    if study is not None and method != "exact":
-        raise PlannerError(f"--study keeps what --method exact closes; found: {method}")
-    if engine == "ray" and method != "exact":
-        raise PlannerError(f"--engine ray is for --method exact; found: {method}")
+    if study is not None and options.method != "exact":
+        raise PlannerError(f"--study keeps what --method exact closes; found: {options.method}")
+    if options.engine == "ray" and options.method != "exact":
+        raise PlannerError(f"--engine ray is for --method exact; found: {options.method}")
     if proof and not as_json:
         raise PlannerError("--proof adds to what --json prints; a plan file holds it anyway")
-    count = num_workers(workers, engine, address)
-    options = SolveOptions(method, time_limit, gap, seed, count, write_model, engine, address)
-    check_writable(out, write_model, keep=(instance, study))
+    check_writable(out, options.write_model, keep=(instance, study))
     problem = load_instance(instance)
     gc.freeze()  # what is loaded stays: no collection during the search looks at it again
     with progress_display() as progress, study_at(study, problem) as kept:
@@ -87,12 +78,9 @@ def solve_command(
 
 def cross_check_command(
     instance: Path,
+    options: SolveOptions,
     method: list[CheckMethod] | None = None,
-    time_limit: float = 60.0,
     as_json: bool = False,
-    gap: float = 0.0,
-    seed: int = 0,
-    workers: int | None = None,
 ) -> None:
     """Compare the plans and the bounds that several methods find for INSTANCE.
 
@@ -103,7 +91,6 @@ def cross_check_command(
     from solver.search.cross_check import cross_check
 
     problem = load_instance(instance)
-    options = SolveOptions("exact", time_limit, gap, seed, workers or all_cores())
     with progress_display() as progress:
         comparison = cross_check(problem, method or USUAL, options, progress)
     print_either(as_json, lambda: comparison_json(comparison), lambda: comparison_text(comparison))
@@ -112,15 +99,13 @@ def cross_check_command(
 
 def evaluate_command(
     instance: Path,
+    options: SolveOptions,
     megatron: Path | None = None,
     torchtitan: Path | None = None,
     degrees: str | None = None,
     order: str | None = None,
     out: Path | None = None,
     as_json: bool = False,
-    time_limit: float = 60.0,
-    gap: float = 0.001,
-    workers: int | None = None,
 ) -> None:
     """Predict the step of what runs today on INSTANCE, and say what would make it faster.
 
@@ -139,8 +124,7 @@ def evaluate_command(
     document, evaluation = predicted(run)
     if out is not None and not evaluation.broken:
         write_text(out, to_json(document))
-    if time_limit:
-        options = SolveOptions(time_limit_s=time_limit, gap=gap, workers=workers or all_cores())
+    if options.time_limit_s:
         with progress_display() as progress:
             evaluation = compared(run, evaluation, options, progress)
     print_either(
@@ -155,14 +139,11 @@ def evaluate_command(
 
 def shortlist_command(
     instance: Path,
+    options: SolveOptions,
     count: int = 5,
     out: Path | None = None,
     to: ExportTarget | None = None,
     as_json: bool = False,
-    time_limit: float = 60.0,
-    gap: float = 0.001,
-    seed: int = 0,
-    workers: int | None = None,
 ) -> None:
     """Choose which plans of INSTANCE to measure: unlike each other, and any may be the fastest.
 
@@ -179,7 +160,6 @@ def shortlist_command(
     if out is not None:
         check_folder(out)
     problem = load_instance(instance)
-    options = SolveOptions("exact", time_limit, gap, seed, workers or all_cores())
     with steps_display("configurations") as tell:
         best, plans = shortlist(problem, count, options, tell)
     refused: list[str] = []
@@ -199,16 +179,13 @@ def shortlist_command(
 
 def lengths_command(
     instance: Path,
+    options: SolveOptions,
     order: Literal["ascending", "free"] = "ascending",
     out: Path | None = None,
     plans: Path | None = None,
     static: str | None = None,
     as_json: bool = False,
-    time_limit: float | None = None,
     study: Path | None = None,
-    gap: float = 0.0,
-    seed: int = 0,
-    workers: int = 1,
 ) -> None:
     """Choose which strategy runs which sequences of INSTANCE, whose `lengths` are many.
 
@@ -236,7 +213,6 @@ def lengths_command(
     if static is not None and as_json:
         raise PlannerError("--static is printed; allowed: without --json")
     beside = None if static is None else static_step(problem, static)
-    options = SolveOptions(time_limit_s=time_limit, gap=gap, seed=seed, workers=workers)
     document = lengths_document(problem, listed, order, options)
     if plans is not None:
         if not document.plans:
@@ -256,6 +232,7 @@ def lengths_command(
 
 def pareto_command(
     instance: Path,
+    options: SolveOptions,
     out: Path | None = None,
     svg: Path | None = None,
     as_json: bool = False,
@@ -263,13 +240,7 @@ def pareto_command(
     budget: float | None = None,
     deadline: str | None = None,
     sequences: int | None = None,
-    time_limit: float | None = None,
-    gap: float = 0.0,
-    seed: int = 0,
-    workers: int | None = None,
     study: Path | None = None,
-    engine: Engine = "processes",
-    address: str | None = None,
 ) -> None:
     """Find the clusters of INSTANCE that no other beats in both throughput and training cost.
 
@@ -285,8 +256,6 @@ def pareto_command(
     from solver.clusters.front import Wanted
 
     check_writable(out, svg, keep=(instance, study))
-    count = num_workers(workers, engine, address)
-    options = SolveOptions("exact", time_limit, gap, seed, count, None, engine, address)
     deadline_s = None if deadline is None else time_ns("--deadline", deadline, least_ns=1) / 1e9
     wanted = Wanted(subsets, budget, deadline_s, sequences)
     family, aim = wanted.family(load_family(instance), str(instance))
@@ -295,7 +264,8 @@ def pareto_command(
         deliver(document, out, as_json=as_json, svg=svg)
     finally:
         if not (subsets or document.points or document.num_open):
-            to_go_s = None if time_limit is None else max(0.0, time_limit - document.runtime_s)
+            limit_s = options.time_limit_s
+            to_go_s = None if limit_s is None else max(0.0, limit_s - document.runtime_s)
             say(_remedy(family, replace(options, time_limit_s=to_go_s), study), err=True)
     if not document.points:
         raise typer.Exit(EXIT_CODES["unknown" if document.num_open else "infeasible"])

@@ -214,7 +214,7 @@ def _changes(
     texts: Columns[Answer] | None = None,
     numbers: Columns[Answer] | None = None,
 ) -> Grid:
-    longest_s = max(filter(None, (answer.step_time_s for answer in answers)), default=0.0)
+    longest_s = max((answer.step_time_s or 0.0 for answer in answers), default=0.0)
 
     def step(answer: Answer) -> str:
         return "-" if answer.step_time_s is None else time_text(answer.step_time_s, longest_s)

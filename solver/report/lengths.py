@@ -2,7 +2,7 @@
 
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import astuple
 from itertools import accumulate, pairwise
 
@@ -12,7 +12,6 @@ from formulations.instance import Cluster, Instance
 from formulations.lengths.problem import Mixed
 from formulations.lengths.row_times import lengths_of
 from formulations.lengths.strategy_time import strategy_times
-from formulations.lengths.tour import GroupFigures, Hop
 from formulations.plan import Plan
 from formulations.switching.shards import Slice
 from formulations.units import seconds
@@ -57,34 +56,22 @@ def _groups(document: LengthsDocument) -> Grid:
     """Strategy, lengths, sequences, rows of each replica, time, and the switch that leads to it."""
     unit, rows = time_unit(document.step_time_s), list[list[str]]()
     names = [strategy.name for strategy in document.problem.strategies]
-    for switch, group in _in_order(document):
-        switch_s = seconds(switch.time_ns or 0) if switch else 0.0
-        if group is None:
-            rows.append([f"back to {names[document.anchor]}", *[""] * 4, unit.text(switch_s)])
-            continue
+    before, switches_s = document.anchor, [seconds(hop.time_ns or 0) for hop in document.switches]
+    for group in document.groups:
+        switch_s = switches_s.pop(0) if group.strategy != before else 0.0
+        before = group.strategy
         # "4 x 12" where four replicas have as many rows, empty if they are not known
         rows_each = ", ".join(
             f"{n:,} x {num_rows:,}" if n > 1 else f"{num_rows:,}"
             for num_rows, n in Counter(group.micro_batches).items()
         )
+        tokens = ", ".join(f"{above + 1:,}-{up_to:,}" for above, up_to in group.buckets)
         times = [unit.text(seconds(group.time_ns)), unit.text(switch_s)]
-        name = names[group.strategy]
-        rows.append([name, _tokens(group), f"{group.sequences:,}", rows_each, *times])
+        rows.append([names[before], tokens, f"{group.sequences:,}", rows_each, *times])
+    for switch_s in switches_s:
+        rows.append([f"back to {names[document.anchor]}", *[""] * 4, unit.text(switch_s)])
     numbers = ("sequences", "micro-batches", "time", "switch before")
     return Grid(("strategy", "tokens"), numbers, rows)
-
-
-def _in_order(document: LengthsDocument) -> Iterator[tuple[Hop | None, GroupFigures | None]]:
-    """The groups, each with the switch before it if there is one; a last switch without group."""
-    before, switches = document.anchor, list(document.switches)
-    for group in document.groups:
-        yield switches.pop(0) if group.strategy != before else None, group
-        before = group.strategy
-    yield from ((switch, None) for switch in switches)
-
-
-def _tokens(group: GroupFigures) -> str:
-    return ", ".join(f"{above + 1:,}-{up_to:,}" for above, up_to in group.buckets)
 
 
 def lines(document: LengthsDocument) -> Lines:

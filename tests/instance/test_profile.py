@@ -4,6 +4,7 @@ import pytest
 
 from formulations.instance import Profile, ProfileEntry
 from formulations.instance.profile import Calibration, covered_degrees
+from tests.conftest import present
 from tests.instance.resolved import broken, shipped
 from tests.instance_texts import MINIMAL, PROFILE, parsed
 from tests.recorded import Cases, digest, recorded
@@ -27,6 +28,10 @@ def test_between_sizes_linear_beyond_them_in_proportion() -> None:
     assert [seconds.forward for seconds, _ in times] == [2.0, 1.25, 0.5, 4.0]  # 3: a quarter on
     assert [origin for _, origin in times] == ["measured", "interpolated", "scaled", "scaled"]
     assert curve(weight_s=0.5).time_s("block", "X", 1, 12)[0].weight == 1.0
+    # at most as long as the whole backward pass
+    all_weights = parsed(MINIMAL + PROFILE.replace("9.0]", "9.0, 9.0]")).profile
+    seconds, _ = present(all_weights).time_s("block", "A100-40", 1, 2)
+    assert seconds.weight == seconds.backward
     with pytest.raises(KeyError, match="head on X at tp 1"):
         curve().time_s("head", "X", 1, 1)
     assert not curve().has_time("block", "X", 2)

@@ -31,10 +31,10 @@ class Outer(record.Record):
     inner: Inner = Inner()
     share: record.Fraction = 0.0
     sizes: Annotated[tuple[int, ...], record.OneOrMany()] = (1,)
-    time_s: Annotated[float, record.Quantity("time", most="1 h", example="2 s", least="1 s")] = (
-        Field(default=1.0, validation_alias="time")
+    time_s: Annotated[float, record.Quantity("time", "1 s", "1 h", "2 s")] = Field(
+        default=1.0, validation_alias="time"
     )
-    whole_bytes: Annotated[int, record.Quantity("size", most="1 GiB", example="1 B")] = 0
+    whole_bytes: Annotated[int, record.Quantity("size", "0", "1 GiB", "1 B")] = 0
     either: Annotated[Whole | Annotated[Inner, Tag(record.MAPPING)], record.NUMBER_OR_MAPPING] = 1
     several: Annotated[Whole | Annotated[list[int], Tag(record.LIST)], record.NUMBER_OR_LIST] = 1
     named: record.NameOr[Inner] = "x"

@@ -6,6 +6,7 @@ import pytest
 
 from formulations.errors import InstanceError
 from formulations.instance import Cluster, resolve_workload
+from formulations.instance.huggingface import config_name
 from formulations.instance.machines import gpu_catalogue
 from formulations.instance.workload import PRECISIONS, Workload
 from tests.architectures import PUBLISHED
@@ -50,7 +51,7 @@ def test_what_is_written_goes_before_the_catalogue(tmp_path: Path) -> None:
     (tmp_path / "model" / "config.json").write_text('{"model_type": "gpt2"}', encoding="utf-8")
     read = workload_of("huggingface: model/config.json, sequence_length: 1024, global_batch: 8")
     assert (read.name, len(read.layers), read.parameters) == ("model", 14, 124_439_808)
-    assert resolve_workload.config_name(Path("/m/llama.json")) == "llama"
+    assert config_name(Path("/m/llama.json")) == "llama"
 
 
 @recorded("resolve_workload")

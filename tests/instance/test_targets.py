@@ -1,7 +1,7 @@
 """Rules of launch targets."""
 
 from itertools import product
-from typing import Any
+from typing import get_args
 
 import pytest
 
@@ -16,6 +16,7 @@ from formulations.instance.targets import (
     launchers,
     mixed_gradients,
 )
+from formulations.instance.workload import OptimizerState
 from tests.export_cases import UNTIED, WHOLE_EXPERTS, instance_of
 from tests.recorded import Cases, digest, recorded
 
@@ -30,11 +31,6 @@ MODELS = {
 }
 
 
-def refused(target: str, demands: dict[str, Any], workload: Any = PLAIN) -> str:
-    fields = Demands(**{"tp": 1, **demands})
-    return ", ".join(refusal.field for refusal in LAUNCHERS[target].refused(workload, fields))
-
-
 @recorded("targets")
 def test_refusals_are_the_recorded_ones() -> Cases:
     """Of every launcher: rules, what it keeps of defaults, all that it refuses of a grid."""
@@ -47,7 +43,8 @@ def test_refusals_are_the_recorded_ones() -> Cases:
     demands = [Demands(*fields) for fields in grid]  # type: ignore[arg-type]
     for name, launcher in LAUNCHERS.items():
         rules = [[*launcher.rules(per)] for per in ("plan", "stage")]
-        yield name, [*rules, digest(launcher.kept(SearchFile()))]
+        states = [launcher.rules("plan", state) for state in get_args(OptimizerState)]
+        yield name, [*rules, digest([*states, launcher.kept(SearchFile())])]
         for model, workload in models.items():
             refused = [list(launcher.refused(workload, each)) for each in demands]
             untrained = list(launcher.untrained(workload))
