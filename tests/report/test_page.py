@@ -15,8 +15,7 @@ import pytest
 
 from formulations.costs.tables import build_tables
 from formulations.decisions import Decisions
-from formulations.instance.load import load_instance, parse_instance
-from formulations.plan import Configuration, uniform_degrees
+from formulations.instance.load import load_instance
 from solver.document import PlanDocument
 from solver.options import SolveOptions
 from solver.plan_figures import build_document
@@ -25,6 +24,7 @@ from solver.search.driver import solve
 from tests.conftest import ROOT, present
 from tests.hand_made import document_of, result_of
 from tests.report.shown import check_stored, plan, stored
+from tests.small_instances import plain_config
 
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
 #: The script of axe-core, which `npm install axe-core` fetches; where it lies unless it is named.
@@ -44,36 +44,14 @@ def long() -> PlanDocument:
     return build_document(solve(instance.but(workload=workload, search=search), options), options)
 
 
-LARGE = """
-name: large
-workload: {catalogue: llama3-70b, sequence_length: 4096, global_batch: 512}
-cluster:
-  groups:
-    - {name: h100, gpu: H100, gpus_per_node: 8, nodes: NODES, inter_node: 400 Gbit/s}
-    - {name: a100, gpu: A100-80, gpus_per_node: 8, nodes: NODES, inter_node: 200 Gbit/s}
-"""
-
-
 def large(gpus: int) -> PlanDocument:
-    """Tensor groups of eight on so many GPUs of two types, 16 stages, split evenly."""
-    nodes = gpus // 8
-    text = LARGE.replace("NODES", str(nodes // 2))
-    instance = parse_instance(text, "large.yaml", ROOT)
-    config = Configuration(
-        degrees=uniform_degrees(instance, 8),
-        dp=nodes // 16,
-        pp=16,
-        micro_batch=1,
-        schedule="1f1b",
-        recompute=("full",),
-        nodes_used=(nodes // 2, nodes // 2),
-        zero=1,
-    )
-    tables = build_tables(instance, config)
+    """Tensor groups of eight on so many GPUs, 16 stages, split evenly."""
+    nodes, loaded = gpus // 8, load_instance(ROOT / "instances" / "megatron_145b.yaml")
+    instance, dp = loaded.with_nodes((nodes,)).with_batch(512), nodes // 16
+    tables = build_tables(instance, plain_config((nodes,), tp=8, dp=dp, pp=16))
     cuts = tuple(round(tables.num_layers * k / 16) for k in range(17))
-    order = (0,) * (nodes // 2) + (1,) * (nodes // 2)
-    shares = (512 // config.dp,) * config.dp
-    return document_of(result_of(instance, Decisions(order, cuts, shares).plan(tables)))
+    plan = Decisions((0,) * nodes, cuts, (512 // dp,) * dp).plan(tables)
+    return document_of(result_of(instance, plan))
 
 
 def looked_at(page: str, folder: Path, *flags: str, axe: str = "") -> dict[str, Any]:
