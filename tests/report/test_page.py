@@ -19,9 +19,10 @@ from formulations.instance.load import load_instance
 from solver.document import PlanDocument
 from solver.options import SolveOptions
 from solver.plan_figures import build_document
-from solver.report.html.page import html_page
+from solver.report.html.page import html_page, places
 from solver.search.driver import solve
 from tests.conftest import ROOT, present
+from tests.export.stored import JOBS
 from tests.hand_made import document_of, result_of
 from tests.report.shown import check_stored, plan, stored
 from tests.small_instances import plain_config
@@ -84,6 +85,12 @@ def test_page_of_many_micro_batches_stays_small(long: PlanDocument) -> None:
     (step,) = json.loads(page.partition("id=data>")[2].partition("</script>")[0])["steps"]
     assert step["hidden"] > 0
     assert sum(len(row["bars"]) for row in step["rows"]) <= 8000
+
+
+def test_ranks_of_shared_sequences_are_told_from_those_of_data() -> None:
+    """Two GPUs of a stage share each sequence, side by side; two replicas."""
+    ranks = [place[3:] for place in places(JOBS["ring"])]
+    assert ranks == [(0, c, d, k) for k in range(2) for d in range(2) for c in range(2)]
 
 
 @browser
