@@ -36,7 +36,7 @@ from formulations.instance.record import (
 
 Entry = TypeVar("Entry")
 Part = str | int | float | bool | None  #: key of a mapping, or index in a list
-Route = tuple[Part, ...]
+Route = tuple[Part, ...]  #: from the root of a file to a value
 
 
 class Position(NamedTuple):
