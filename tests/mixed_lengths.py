@@ -11,8 +11,9 @@ from math import ceil
 from pathlib import Path
 
 from formulations.instance import Instance
+from formulations.instance.lengths import Rows
 from formulations.instance.load import parse_instance
-from formulations.lengths.problem import Atom, Mixed, Replica, Rows, RowTime, Strategy, Switching
+from formulations.lengths.problem import Atom, Mixed, Replica, RowTime, Strategy, Switching
 from formulations.lengths.row_times import PlanRows
 from formulations.lengths.tour import Group, Tour
 from solver.lengths.candidates import found_strategies

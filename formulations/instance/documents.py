@@ -36,7 +36,7 @@ from formulations.instance.record import (
 
 Entry = TypeVar("Entry")
 Part = str | int | float | bool | None  #: key of a mapping, or index in a list
-Route = tuple[Part, ...]
+Route = tuple[Part, ...]  #: from the root of a file to a value
 
 
 class Position(NamedTuple):
@@ -322,9 +322,9 @@ def _num_values(
     Raises InstanceError for a repeated key, a text that is too long, and an alias of what contains
     it. `above`: the nodes that contain this one. `counts`: of nodes so far, which have aliases.
     """
-    where = f"{name}:{_mark(node.start_mark)}"
     if node in above:
-        raise InstanceError(where, "a value that contains itself", "aliases of other values")
+        where, problem = f"{name}:{_mark(node.start_mark)}", "a value that contains itself"
+        raise InstanceError(where, problem, "aliases of other values")
     if node in counts:
         return counts[node]
     inner = node.value if isinstance(node, yaml.SequenceNode) else []
@@ -340,8 +340,8 @@ def _num_values(
             first_marks[key.value] = mark
             inner.append(value)
     elif isinstance(node, yaml.ScalarNode) and len(node.value) > MOST_TEXT:
-        problem = f"a text of {len(node.value):,} characters"
-        raise InstanceError(where, problem, f"at most {MOST_TEXT:,}")
+        where, length = f"{name}:{_mark(node.start_mark)}", len(node.value)
+        raise InstanceError(where, f"a text of {length:,} characters", f"at most {MOST_TEXT:,}")
     counts[node] = 1 + sum(_num_values(value, name, (*above, node), counts) for value in inner)
     return counts[node]
 

@@ -24,7 +24,7 @@ from formulations.instance.huggingface import (
     model_types,
     sizes_from_config,
 )
-from formulations.instance.parts import Part, memory_kernels, product
+from formulations.instance.parts import ROTARY_KERNELS, Part, memory_kernels, product
 from formulations.instance.record import shown
 from formulations.instance.transformer import Architecture, CountedModel
 from formulations.units import ceil_div
@@ -147,7 +147,6 @@ def _counted(config: Config) -> tuple[CountedModel, set[str]]:
 _EXPERTS = ("num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts")
 _VISITED = ("num_experts_per_tok", "num_experts_per_token", "moe_topk", "moe_k", "top_k_experts")
 _ONE_EXPERT = re.compile(r"(^|\.)experts\.\d+\.")
-_ROTARY_KERNELS = 2
 _RESIDUAL_ADDS = 2
 
 
@@ -276,7 +275,7 @@ class _Reading:
             nope, rope = self.number("qk_nope_head_dim"), self.number("qk_rope_head_dim")
             query = nope + rope if nope and rope else self._head_dim
             value = self.number("v_head_dim") or self._head_dim
-            part += Part(score_columns=heads * (query + value)) + memory_kernels(_ROTARY_KERNELS)
+            part += Part(score_columns=heads * (query + value)) + memory_kernels(ROTARY_KERNELS)
             # Rotary positions make copies of queries and keys, but for latent attention, and where
             # norms have made them.
             inner = [type(m).__name__ for module in attention for m in module.modules()]

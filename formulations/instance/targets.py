@@ -95,13 +95,6 @@ class Clash(NamedTuple):
     reason: str
     instead: tuple[object, ...] = ()
 
-    def holds(self, facts: Mapping[str, object]) -> bool:
-        """Whether all conditions do."""
-        return all(
-            facts[name] in values if isinstance(values, list) else facts[name] == values
-            for name, values in self.when.items()
-        )
-
 
 #: Fields of `search` that clash, and what of `Demands` they are.
 _DEMANDED = {
@@ -171,10 +164,10 @@ class Launcher:
 
     def refused(self, workload: Workload, demands: Demands) -> Iterator[Refusal]:
         """What of a configuration does not go together, beside rules about single fields."""
-        several = {name: getattr(demands, name) > 1 for name in ("tp", "pp", "cp", "ep")}
+        sizes = ("tp", "pp", "cp", "ep")
         facts: dict[str, object] = {
             **demands._asdict(),
-            **{name: "several" if many else "one" for name, many in several.items()},
+            **{name: "several" if getattr(demands, name) > 1 else "one" for name in sizes},
             "sharded": demands.sharded,
             "shared_vocabulary": workload.tied_embeddings or workload.mtp_layers > 0,
             "experts": workload.experts > 0,
@@ -184,7 +177,7 @@ class Launcher:
             "mixed_gradients": mixed_gradients(workload),
         }
         for clash in self.clashes:
-            if clash.holds(facts):
+            if all(facts[name] in listed(values) for name, values in clash.when.items()):
                 value = getattr(demands, _DEMANDED[clash.field])
                 yield Refusal(clash.field, value, clash.reason, clash.instead)
 

@@ -14,9 +14,9 @@ from typing import Annotated, Final, Literal
 
 from pydantic import ConfigDict, Field
 
+from formulations.instance.lengths import Rows
 from formulations.instance.record import Batch, Count, Name, refusal
 
-Rows = Literal["packed", "padded"]
 #: ascending: shorter sequences first, and a strategy may come again; free: each strategy has one
 #: group, of any lengths, at any place of the step, or the step is an ascending one.
 Order = Literal["ascending", "free"]

@@ -38,7 +38,7 @@ from formulations.costs.plan_costs import PlanCosts, plan_costs, synced_ns
 from formulations.errors import InstanceError
 from formulations.instance import Instance
 from formulations.instance.instance import Objective
-from formulations.instance.lengths import Lengths, MeasuredStrategy
+from formulations.instance.lengths import ROW_MULTIPLE, Lengths, MeasuredStrategy
 from formulations.instance.transformer import build_workload
 from formulations.lengths.problem import Atom, Mixed, Replica, RowTime, Strategy, Switching
 from formulations.plan import GRADIENTS_SPLIT, Configuration, Plan
@@ -48,8 +48,6 @@ from formulations.units import ceil_div, ceil_ns
 SAMPLES = 5
 #: Sequences of a row of many, whose squares count nothing.
 MANY = 256
-#: Rows are filled up to a multiple of so many tokens, and of the GPUs that share them.
-ROW_MULTIPLE = 128
 #: Relative noise of the floats of a fit.
 _NOISE = 1e-9
 
@@ -139,7 +137,7 @@ def plan_name(plan: Plan) -> str:
 
 
 def row_multiple(config: Configuration) -> int:
-    """Rows of a configuration have a multiple of so many tokens."""
+    """Tokens of a row are a multiple of it, and so of the GPUs that share the row."""
     degrees = config.degrees_used[0]
     return lcm(ROW_MULTIPLE, degrees.tp, 2 * degrees.cp)
 

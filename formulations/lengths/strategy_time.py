@@ -28,7 +28,8 @@ import numpy as np
 
 from formulations.costs.intervals import Array, interval_sums
 from formulations.errors import PlannerError
-from formulations.lengths.problem import Atom, Mixed, Rows, Strategy
+from formulations.instance.lengths import Rows
+from formulations.lengths.problem import Atom, Mixed, Strategy
 from formulations.units import seconds
 
 #: Above every time; three of them add up without leaving 64 bits.

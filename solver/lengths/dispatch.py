@@ -29,7 +29,8 @@ import numpy as np
 
 from formulations.costs.intervals import Array, Numbers
 from formulations.errors import PlannerError
-from formulations.lengths.problem import Mixed, Replica, Rows, Strategy
+from formulations.instance.lengths import Rows
+from formulations.lengths.problem import Mixed, Replica, Strategy
 from formulations.lengths.tour import Group
 
 #: Sequences of one row, as indices into the step's lengths.

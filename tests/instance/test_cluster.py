@@ -5,6 +5,7 @@ from pydantic import ValidationError
 
 from formulations.errors import InstanceError
 from formulations.instance import Cluster, ZoneLink
+from formulations.instance.cluster import joined_group
 from tests.instance.resolved import broken, shipped
 from tests.instance_texts import MINIMAL, parsed
 from tests.random_configs import zoned
@@ -36,7 +37,10 @@ def test_clusters_are_the_recorded_ones() -> Cases:
         zones = [cluster.has_zones, digest(cluster.zones), list(cluster.zone_of_group)]
         smaller = [digest(cluster.with_groups(cluster.groups[k:])) for k in (0, 1)]
         resolved = [digest(cluster), list(cluster.node_groups)[-3:]]
-        yield name, [numbers, shares, links, zones, smaller, resolved]
+        # alone, and two of them joined
+        groups = [*cluster.groups, *(joined_group(g.but(nodes=2), 2) for g in cluster.groups)]
+        rings = [[g.ring_link(2), g.copies_link(2, 2), g.tensor_link(16)] for g in groups]
+        yield name, [numbers, shares, links, zones, smaller, resolved, digest([groups, rings])]
 
 
 def test_numbers_of_nodes() -> None:

@@ -33,6 +33,7 @@ def test_positions_of_fields() -> None:
     assert (
         documents.parse_document("a:\nb: 1", "f").where(("a",)) == "f:1:1 a"
     )  # where its value would be
+    assert documents.parse_document("a:\t1", "f").value == {"a": 1}  # tabs as in YAML 1.2
     assert documents.line_and_column("a\nbc") == "2:3"
 
 

@@ -3,7 +3,8 @@
 import pytest
 
 from formulations.errors import NoPlanError
-from formulations.lengths.problem import Atom, Mixed, Replica, Rows, RowTime, Strategy, Switching
+from formulations.instance.lengths import Rows
+from formulations.lengths.problem import Atom, Mixed, Replica, RowTime, Strategy, Switching
 from formulations.lengths.tour import Group, Tour, step_ns
 from solver.lengths.candidates import candidates
 from solver.lengths.choose import ascending, build_lengths, choose

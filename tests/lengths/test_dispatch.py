@@ -7,7 +7,8 @@ from itertools import product
 import pytest
 
 from formulations.errors import PlannerError
-from formulations.lengths.problem import Replica, Rows, RowTime, Strategy
+from formulations.instance.lengths import Rows
+from formulations.lengths.problem import Replica, RowTime, Strategy
 from solver.lengths.dispatch import Dispatch, dispatch, dispatch_ns
 from tests.recorded import Cases, digest, recorded
 from tests.seeds import one_each

@@ -5,7 +5,8 @@ from itertools import combinations
 import pytest
 
 from formulations.errors import PlannerError
-from formulations.lengths.problem import Atom, Replica, Rows, RowTime, Strategy
+from formulations.instance.lengths import Rows
+from formulations.lengths.problem import Atom, Replica, RowTime, Strategy
 from formulations.lengths.strategy_time import NEVER, StrategyTimes, strategy_times
 from tests.mixed_lengths import random_mixed, set_ns
 from tests.recorded import Cases, digest, recorded

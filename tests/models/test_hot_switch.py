@@ -2,7 +2,7 @@
 
 import pytest
 
-from formulations.lengths.problem import Rows
+from formulations.instance.lengths import Rows
 from formulations.lengths.tour import step_ns
 from formulations.models.hot_switch import HotSwitch
 from solver.backends import cpsat

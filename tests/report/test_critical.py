@@ -6,10 +6,12 @@ from dataclasses import replace
 import pytest
 
 from solver.plan_figures import costs_of
-from solver.report.critical import by_type, improvements
+from solver.report.critical import by_type, improvements, summary
 from solver.simulate import simulate_step, step_time_ns
 from tests.certified_cases import CASES
 from tests.hand_made import document_of, results
+from tests.recorded import Cases, recorded
+from tests.report.shown import PLANS, plan
 from tests.seeds import few_and_many
 
 
@@ -22,6 +24,15 @@ def test_shares_and_gains_keep_within_the_step(seeds: Sequence[int]) -> None:
         saved = [part for _, part in improvements(document, step)]
         assert saved == sorted(saved, reverse=True)
         assert all(0 < part <= 0.1 + 1e-6 for part in saved)
+
+
+@recorded("critical")
+def test_parts_and_gains_are_the_recorded_ones() -> Cases:
+    for name in PLANS:
+        document = plan(name)
+        step = simulate_step(costs_of(document))
+        told = [text for _, text in summary(document, step)]
+        yield name, [*by_type(document, step), *improvements(document, step), *told]
 
 
 def test_bug_faster_gpus_put_off_shorter_weight_gradients() -> None:

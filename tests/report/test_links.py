@@ -2,6 +2,7 @@
 
 import pytest
 
+from formulations.costs.tables import build_tables
 from formulations.costs.traffic import Flow, Kind, Link, Load
 from formulations.decisions import Decisions
 from formulations.instance import ZoneLink
@@ -49,10 +50,16 @@ SLOW = ZoneLink(bandwidth_bytes_per_s=1.25e8, latency_s=0.02, kind="measured", s
 
 @recorded("zone_lines")
 def test_links_are_named_with_what_crosses() -> Cases:
-    """Of one node per slot; x and z have a link of their own. Without zones there is no line."""
-    for zones, dp, pp in (("xyxy", 2, 2), ("xyzx", 1, 4)):
+    """Of one node per slot; x and z have a link of their own. Without zones there is no line.
+
+    With two chunks per GPU activations come back from the last stage to the first.
+    """
+    for zones, dp, pp, vpp in (("xyxy", 2, 2, 1), ("xyzx", 1, 4, 1), ("xy", 1, 2, 2)):
         links = {"zx": SLOW} if {"x", "z"} <= set(zones) else {}
         tables = equal_nodes(len(zones), 1, 1, dp, pp, zones=zones, own=links)
-        cuts = tuple(round(4 * k / pp) for k in range(pp + 1))
+        schedule = "interleaved" if vpp > 1 else "1f1b"
+        config = tables.config.but(vpp=vpp, schedule=schedule)
+        tables = build_tables(tables.instance, config)
+        cuts = tuple(round(4 * s / config.num_stages) for s in range(config.num_stages + 1))
         plan = Decisions(tuple(range(len(zones))), cuts, (4 // dp,) * dp).plan(tables)
         yield zones, zone_lines(document_of(result_of(tables.instance, plan)))

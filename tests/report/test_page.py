@@ -15,16 +15,17 @@ import pytest
 
 from formulations.costs.tables import build_tables
 from formulations.decisions import Decisions
-from formulations.instance.load import load_instance, parse_instance
-from formulations.plan import Configuration, uniform_degrees
+from formulations.instance.load import load_instance
 from solver.document import PlanDocument
 from solver.options import SolveOptions
 from solver.plan_figures import build_document
-from solver.report.html.page import html_page
+from solver.report.html.page import html_page, places
 from solver.search.driver import solve
 from tests.conftest import ROOT, present
+from tests.export.stored import JOBS
 from tests.hand_made import document_of, result_of
 from tests.report.shown import check_stored, plan, stored
+from tests.small_instances import plain_config
 
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
 #: The script of axe-core, which `npm install axe-core` fetches; where it lies unless it is named.
@@ -44,36 +45,14 @@ def long() -> PlanDocument:
     return build_document(solve(instance.but(workload=workload, search=search), options), options)
 
 
-LARGE = """
-name: large
-workload: {catalogue: llama3-70b, sequence_length: 4096, global_batch: 512}
-cluster:
-  groups:
-    - {name: h100, gpu: H100, gpus_per_node: 8, nodes: NODES, inter_node: 400 Gbit/s}
-    - {name: a100, gpu: A100-80, gpus_per_node: 8, nodes: NODES, inter_node: 200 Gbit/s}
-"""
-
-
 def large(gpus: int) -> PlanDocument:
-    """Tensor groups of eight on so many GPUs of two types, 16 stages, split evenly."""
-    nodes = gpus // 8
-    text = LARGE.replace("NODES", str(nodes // 2))
-    instance = parse_instance(text, "large.yaml", ROOT)
-    config = Configuration(
-        degrees=uniform_degrees(instance, 8),
-        dp=nodes // 16,
-        pp=16,
-        micro_batch=1,
-        schedule="1f1b",
-        recompute=("full",),
-        nodes_used=(nodes // 2, nodes // 2),
-        zero=1,
-    )
-    tables = build_tables(instance, config)
+    """Tensor groups of eight on so many GPUs, 16 stages, split evenly."""
+    nodes, loaded = gpus // 8, load_instance(ROOT / "instances" / "megatron_145b.yaml")
+    instance, dp = loaded.with_nodes((nodes,)).with_batch(512), nodes // 16
+    tables = build_tables(instance, plain_config((nodes,), tp=8, dp=dp, pp=16))
     cuts = tuple(round(tables.num_layers * k / 16) for k in range(17))
-    order = (0,) * (nodes // 2) + (1,) * (nodes // 2)
-    shares = (512 // config.dp,) * config.dp
-    return document_of(result_of(instance, Decisions(order, cuts, shares).plan(tables)))
+    plan = Decisions((0,) * nodes, cuts, (512 // dp,) * dp).plan(tables)
+    return document_of(result_of(instance, plan))
 
 
 def looked_at(page: str, folder: Path, *flags: str, axe: str = "") -> dict[str, Any]:
@@ -106,6 +85,12 @@ def test_page_of_many_micro_batches_stays_small(long: PlanDocument) -> None:
     (step,) = json.loads(page.partition("id=data>")[2].partition("</script>")[0])["steps"]
     assert step["hidden"] > 0
     assert sum(len(row["bars"]) for row in step["rows"]) <= 8000
+
+
+def test_ranks_of_shared_sequences_are_told_from_those_of_data() -> None:
+    """Two GPUs of a stage share each sequence, side by side; two replicas."""
+    ranks = [place[3:] for place in places(JOBS["ring"])]
+    assert ranks == [(0, c, d, k) for k in range(2) for d in range(2) for c in range(2)]
 
 
 @browser

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from formulations.instance import Instance
-from formulations.lengths.problem import Moves, Rows
+from formulations.instance.lengths import Rows
+from formulations.lengths.problem import Moves
 from formulations.lengths.strategy_time import NEVER
 from formulations.lengths.tour import Group, Tour, best_single
 from solver.evaluate.evaluation import row_plans

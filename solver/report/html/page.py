@@ -48,7 +48,7 @@ def html_page(
     rows, spent, ranks = rows_of(document, step), by_type(document, step), places(job)
     memory = memory_table(document, {"used": "memory_bytes", "limit": "memory_limit_bytes"})
     title = ": ".join(dict.fromkeys((document.instance.name, document.instance.workload.name)))
-    timed = "stages; times per micro-batch, peak memory per GPU"
+    timed, bound_s = "stages; times per micro-batch, peak memory per GPU", document.lower_bound_s
     steps, names, compared = [timeline_data(document, rows, step)], ("", ""), ""
     if other is not None:
         second, second_step = other[0], step_of(other[0])
@@ -61,7 +61,12 @@ def html_page(
     embedded = json.dumps(data | plan_data(document), separators=(",", ":"))
     body = Template(_asset("plan.html")).substitute(
         title=escape(title),
-        headline=headline(document),
+        step_time=time_text(document.step_time_s or 0.0),
+        status=f"{document.status} for {TARGETS[document.target].name}",
+        bound="not known" if bound_s is None else time_text(bound_s),
+        gap="not known" if document.gap is None else percent(document.gap),
+        rate=f"{significant(document.throughput_sequences_per_s or 0.0)} sequences/s",
+        mfu=percent(document.mfu or 0.0),
         plan=Labelled(heading_lines(document)).html(),
         compared=compared,
         launch=exports(job, file).html("commands that write the launch files"),
@@ -103,18 +108,6 @@ def _page(title: str, body: str) -> str:
     style = _asset("page.css")
     frame = Template(_asset("frame.html"))
     return frame.substitute(title=escape(title), style=style, body=body)
-
-
-def headline(document: PlanDocument) -> str:
-    """The figures that matter most, each with its name."""
-    status = f"{document.status} for {TARGETS[document.target].name}"
-    cells = [("step time", time_text(document.step_time_s or 0.0)), ("status", status)]
-    if document.lower_bound_s is not None and document.gap is not None:
-        cells.append(("no plan is below", time_text(document.lower_bound_s)))
-        cells.append(("gap", percent(document.gap)))
-    rate = f"{significant(document.throughput_sequences_per_s or 0.0)} sequences/s"
-    cells += [("throughput", rate), ("MFU", percent(document.mfu or 0.0))]
-    return "".join(f"<div><dt>{name}</dt><dd>{escape(text)}</dd></div>" for name, text in cells)
 
 
 # Tables that only pages have
