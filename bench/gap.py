@@ -1,4 +1,4 @@
-"""How far rules of thumb, AMP and min-max are from the proved optimum, instance by instance.
+"""How far rules of thumb, AMP and min-max are from the proved optimum, and what models prove.
 
     python -m bench gap [INSTANCE ...] [--time-limit S] [--gap G] [--workers N] [--methods ...]
 
@@ -8,8 +8,11 @@ peak memory is its own. Records go to bench/results/gap.jsonl; time-outs too.
 
 import sys
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Literal
+from unittest.mock import patch
 
 from rich.console import Console
 
@@ -35,7 +38,9 @@ from solver.heuristics.baselines import (
 )
 from solver.options import SolveOptions
 from solver.result import Result, SearchLog, Status, Termination, objective_weight
+from solver.search import by_model
 from solver.search.driver import solve
+from solver.search.fathoming import Closing
 
 Method = Callable[[Instance, SolveOptions], Result]
 Stop = Callable[[], bool]
@@ -95,20 +100,49 @@ def exact(instance: Instance, options: SolveOptions) -> Result:
     return solve(instance, options)
 
 
+def _by_model(method: Literal["cpsat", "milp"]) -> Method:
+    """One model of all configurations that bounds leave open."""
+    return lambda instance, options: solve(instance, replace(options, method=method))
+
+
+#: Sizes of the models of this process; `measure` has a process for each method.
+_SIZES = list[dict[str, int]]()
+
+
+class _Counted(by_model.AtOnce):
+    """Notes how large its model is."""
+
+    def closings(self) -> Iterator[Closing]:
+        """As they stand, the model's size noted beside."""
+        native = self.loop.model.built.model.native
+        proto = getattr(native, "proto", None)  # of CP-SAT; PuLP counts columns itself
+        variables = native.variables() if proto is None else proto.variables
+        rows = native.constraints if proto is None else proto.constraints
+        size = {"variables": len(variables), "constraints": len(rows)}
+        _SIZES[:] = [size | {"configs": len(self.loop.model.held)}]
+        return super().closings()
+
+
 METHODS: dict[str, Method] = {
     "minmax": minmax,
     "equal": equal,
     "megatron": megatron,
     "amp": amp,
     "exact": exact,
+    "cpsat": _by_model("cpsat"),
+    "milp": _by_model("milp"),
 }
+#: Those that are asked for unless others are: models take minutes on most instances.
+USUAL = ("minmax", "equal", "megatron", "amp", "exact")
 
 
 def measure(instance: Instance, method: str, options: SolveOptions) -> Figures:
     """Outcome of one method on one instance, in this process."""
     start_s = cpu_seconds()
-    found = outcome_of(METHODS[method](instance, options))
-    return found | {"cpu_s": cpu_seconds() - start_s, "peak_rss_bytes": peak_rss_bytes()}
+    with patch("solver.search.by_model.AtOnce", _Counted):
+        found = outcome_of(METHODS[method](instance, options))
+    found |= {"cpu_s": cpu_seconds() - start_s, "peak_rss_bytes": peak_rss_bytes()}
+    return found | ({"model": _SIZES[0]} if _SIZES else {})
 
 
 def above_bound(objective: float | None, bound: float | None) -> float | None:
@@ -145,6 +179,11 @@ TABLE: dict[str, Column] = {
     "above bound %": ("above_bound", 100, 2),
     "seconds": ("runtime_s", 1, 2),
     "peak MiB": ("peak_rss_bytes", 1 / 2**20, 0),
+    "configs, variables, rows": lambda row: (
+        ", ".join(str(row["model"][name]) for name in ("configs", "variables", "constraints"))
+        if row.get("model")
+        else ""
+    ),
 }
 
 
@@ -196,7 +235,7 @@ def main() -> None:
     """Runs the benchmark; records are stored after every instance."""
     parser = command("gap", time_limit=60.0, gap=0.0, seed=0, workers=1)
     parser.add_argument("instance", nargs="*", help="file, or name in instances/; default: all")
-    parser.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS))
+    parser.add_argument("--methods", nargs="+", choices=METHODS, default=USUAL)
     chosen = parser.parse_args()
     options = search_options(chosen)
     console = wide_console()
