@@ -12,7 +12,7 @@ from tests.random_configs import zoned
 from tests.recorded import Cases, digest, recorded
 from tests.small_instances import random_instance
 
-test_lines = broken("zone", "spot_", "group", "too_many", "efficien", "range", "network")
+test_lines = broken("zone", "spot_", "group", "too_many", "efficien", "range", "network", "joined")
 
 GROUP = parsed(MINIMAL).cluster.groups[0]
 SLOW = ZoneLink(bandwidth_bytes_per_s=1e9, latency_s=0)
@@ -40,7 +40,9 @@ def test_clusters_are_the_recorded_ones() -> Cases:
         # alone, and two of them joined
         groups = [*cluster.groups, *(joined_group(g.but(nodes=2), 2) for g in cluster.groups)]
         rings = [[g.ring_link(2), g.copies_link(2, 2), g.tensor_link(16)] for g in groups]
-        yield name, [numbers, shares, links, zones, smaller, resolved, digest([groups, rings])]
+        held = [g.may_hold(tp, width) for g in groups for tp in (2, 3) for width in (3, 4, 8)]
+        more = digest([groups, rings, held])
+        yield name, [numbers, shares, links, zones, smaller, resolved, more]
 
 
 def test_numbers_of_nodes() -> None:
