@@ -19,7 +19,7 @@ import numpy as np
 
 from bench.oobleck_search import BottleneckSearch
 from bench.oobleck_tables import Weights
-from formulations.costs.template_costs import PipelineTimes
+from formulations.costs.template_costs import TemplateCosts
 from formulations.fleet import Template
 from solver.graph.gpu_graph import Counts
 from solver.graph.places import PlaceCosts, Places
@@ -94,7 +94,8 @@ def step_time(costs: PlaceCosts, template: Template, micro_batches: int) -> int:
         for place, one, stage in zip(own, held, stages, strict=True)
     ]
     between = int(template.num_nodes > 1)
-    times = PipelineTimes(
+    none = np.zeros(p, dtype=np.int64)  # memory is looked at by `places`
+    times = TemplateCosts(
         schedule=places.schedule,
         blocking_sends=places.blocking,
         tied=places.tied,
@@ -104,6 +105,9 @@ def step_time(costs: PlaceCosts, template: Template, micro_batches: int) -> int:
         send_back_ns=_of_sides(places.send_back, sides),
         optimizer_ns=places.finish[layers],
         embedding_ns=int(places.embedding[between, [own[0], own[-1]]].max()),
+        memory_bytes=none,
+        activation_bytes=none,
+        limit_bytes=none,
     )
     return pipeline_step_ns(times, micro_batches)
 

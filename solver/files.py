@@ -101,9 +101,10 @@ def joined_names(kinds: Sequence[str]) -> str:
     return f"a {', '.join(first)} or {last} file" if first else f"a {last} file"
 
 
-def fields_of(value: object, *names: str) -> dict[str, Any]:
-    """Some fields of a value, by name."""
-    return {name: getattr(value, name) for name in names}
+def fields_of(value: object, *names: str, **renamed: str) -> dict[str, Any]:
+    """Some fields of a value, by their names, or by others."""
+    fields = {**dict(zip(names, names, strict=True)), **renamed}
+    return {name: getattr(value, field) for name, field in fields.items()}
 
 
 def beside(package: str, name: str) -> str:

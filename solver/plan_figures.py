@@ -80,12 +80,13 @@ def plan_figures(
     renting, preemption = None, instance.preemption
     if instance.objective.minimize == "cost_per_useful_sequence" and preemption is not None:
         terms = terms_of(instance, config.nodes_used)
+        rate_per_s = terms.preemptions_per_hour / SECONDS_PER_HOUR
         per_s = instance.workload.global_batch / step_time_s / terms.slowdown
         renting = RentingDocument(
             on_spot=terms.on_spot,
             preemptions_per_hour=terms.preemptions_per_hour,
             availability=1 / terms.slowdown,
-            checkpoint_every_s=checkpoint_every_s(preemption, terms.preemptions_per_s),
+            checkpoint_every_s=checkpoint_every_s(preemption, rate_per_s),
             useful_sequences_per_s=per_s,
             cost_usd_per_useful_sequence=terms.usd_per_hour / SECONDS_PER_HOUR / per_s,
         )

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from formulations.costs.plan_costs import PlanCosts, synced_ns
-from formulations.costs.template_costs import PipelineTimes
+from formulations.costs.template_costs import TemplateCosts
 from formulations.schedules.graph import ScheduleGraph, schedule_graph
 from formulations.schedules.operations import Kind
 from formulations.schedules.paths import PathCounts
@@ -151,7 +151,7 @@ def replica_times(costs: PlanCosts, replicas: Sequence[int]) -> Times:
     )
 
 
-def pipeline_times(costs: PipelineTimes) -> Times:
+def pipeline_times(costs: TemplateCosts) -> Times:
     """Times of a pipeline of a template, N = 1."""
     return Times(
         costs.forward_ns[:, None],
@@ -162,7 +162,7 @@ def pipeline_times(costs: PipelineTimes) -> Times:
     )
 
 
-def pipeline_end_ns(costs: PipelineTimes, last: Array) -> Array:
+def pipeline_end_ns(costs: TemplateCosts, last: Array) -> Array:
     """[N] end of a single pipeline's step after its last backwards [p, N].
 
     Tied embeddings and optimizer follow; what goes on between pipelines is not counted.
@@ -174,7 +174,7 @@ def pipeline_end_ns(costs: PipelineTimes, last: Array) -> Array:
     return end_ns
 
 
-def pipeline_step_ns(costs: PipelineTimes, micro_batches: int) -> int:
+def pipeline_step_ns(costs: TemplateCosts, micro_batches: int) -> int:
     """Simulated step of a single pipeline."""
     graph = schedule_graph(costs.schedule, costs.num_stages, micro_batches)
     end = simulate(graph, pipeline_times(costs))

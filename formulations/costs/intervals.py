@@ -24,12 +24,6 @@ def interval_sums(values: Array) -> Array:
     return sums
 
 
-def between(before: Array) -> Array:
-    """[J, n, n] the same of sums [n, J] before each layer boundary."""
-    rows = before.T
-    return rows[:, None, :] - rows[:, :, None]
-
-
 def interval_maxima(values: Array) -> Array:
     """[n, n] largest of `values` [L] over [start, end), 0 if there are none; n = L + 1."""
     size = len(values) + 1

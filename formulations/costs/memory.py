@@ -80,19 +80,6 @@ class LayerMemory:
         """What a GPU needs whatever its layers."""
         return self.buffers_bytes + self.reserve_bytes
 
-    def kept_by(
-        self, layers: tuple[int, int], is_block: Mask, recomputed: Recomputed
-    ) -> tuple[int, int]:
-        """Bytes that a chunk keeps of each micro-batch in flight, and its workspace."""
-        chunk = slice(*layers)
-        first = is_block[chunk] & (np.cumsum(is_block[chunk]) <= recomputed.blocks)
-        by_way = {kept.way: kept for kept in self.kept}
-        again = by_way[recomputed.way]
-        once = by_way.get("none", again)
-        activation = np.where(first, again.activation_bytes[chunk], once.activation_bytes[chunk])
-        workspace = np.where(first, again.workspace_bytes[chunk], once.workspace_bytes[chunk])
-        return int(activation.sum()), int(workspace.max(initial=0))
-
     def parts(
         self,
         layers: Sequence[tuple[int, int]],
@@ -102,10 +89,16 @@ class LayerMemory:
     ) -> MemoryParts:
         """Memory of a GPU with these layers [start, end), per chunk, at its fullest moment."""
         on_gpu = [layer for chunk in layers for layer in range(*chunk)]
-        chunks = zip(layers, recomputed, strict=True)
-        activations, workspaces = zip(
-            *(self.kept_by(chunk, is_block, how) for chunk, how in chunks), strict=True
-        )
+        # Bytes that each chunk keeps of a micro-batch in flight, and its workspace
+        activations, workspaces = list[int](), list[int]()
+        by_way = {kept.way: kept for kept in self.kept}
+        for chunk, how in zip((slice(*run) for run in layers), recomputed, strict=True):
+            first = is_block[chunk] & (np.cumsum(is_block[chunk]) <= how.blocks)
+            ways = by_way[how.way], by_way.get("none", by_way[how.way])
+            activation = np.where(first, *(way.activation_bytes[chunk] for way in ways))
+            workspace = np.where(first, *(way.workspace_bytes[chunk] for way in ways))
+            activations.append(int(activation.sum()))
+            workspaces.append(int(workspace.max(initial=0)))
         put_off = int(self.put_off_bytes[on_gpu].sum())
         kept = int((moments.whole @ np.array(activations) + moments.put_off * put_off).max())
         return MemoryParts(

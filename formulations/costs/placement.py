@@ -252,10 +252,10 @@ class Placer:
             # as many rings as the node has GPUs of a shard group, each with one of every group
             groups = {k: ceil_div(count, size) for k, count in slots.items()}
             lanes = sum(degrees.tp * sharing[k] for k in leaving)
-            across = self._rings_of(j, slots, groups, dict.fromkeys(leaving, lanes))
+            across = self.rings_of(j, slots, groups, dict.fromkeys(leaving, lanes))
         self._terms[j, start] = NodeTerms(
             send_ns=_sends(tables, j, start),
-            rings=self._rings_of(
+            rings=self.rings_of(
                 j, slots, sharing, dict.fromkeys(between, degrees.tp * len(between))
             ),
             across=across,
@@ -263,7 +263,7 @@ class Placer:
         )
         return self._terms[j, start]
 
-    def _rings_of(
+    def rings_of(
         self, j: int, slots: dict[int, int], ranks: dict[int, int], lanes: dict[int, int]
     ) -> NodeRings:
         """Of a node of group j, by stage: slots on it, ranks of a ring on it, rings on its link."""

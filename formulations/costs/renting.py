@@ -122,11 +122,6 @@ class Terms(NamedTuple):
     slowdown: float
 
     @property
-    def preemptions_per_s(self) -> float:
-        """The rate q of (1)."""
-        return self.preemptions_per_hour / SECONDS_PER_HOUR
-
-    @property
     def useful_usd_per_hour(self) -> float:
         """Money per hour of steps that are kept."""
         return self.usd_per_hour * self.slowdown

@@ -27,7 +27,6 @@ stages that have a device to themselves.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -73,15 +72,6 @@ def memory_parts(
 
 #: Larger than any time in ns, small enough that sums of a few do not overflow.
 NEVER = np.int64(1) << 60
-
-
-@dataclass(frozen=True)
-class Choices:
-    """Of N stages: backward ns beyond the config's least, NEVER where nothing fits; way; blocks."""
-
-    extra_ns: Array
-    way: Array  #: index into the ways of the configuration
-    blocks: Array
 
 
 class StageCosts:
@@ -161,23 +151,9 @@ class StageCosts:
             size = self.tables.num_layers + 1
             extra = np.zeros((size, size), dtype=np.int64)
             start, end = np.triu_indices(size, k=1)
-            extra[start, end] = self._choose(*key, start, end).extra_ns
+            extra[start, end] = self._choose(*key, start, end)[0]
             self._known[key] = extra
         return self._known[key]
-
-    def extra_of_splits(self, groups: Sequence[int], micro_batches: int, splits: Array) -> Array:
-        """[S, N] the same of splits [N, S + 1] with the devices on groups [p].
-
-        Where there is no room, as if as little were recomputed as may be.
-        """
-        if not self.has_choice:
-            return np.zeros((splits.shape[1] - 1, len(splits)), dtype=np.int64)
-        if self.shares_memory:
-            devices = np.array(groups)[:, None]
-            return self.extra_of_devices(devices, micro_batches, splits)[:, 0]
-        rows = (self.extra(j, k, micro_batches) for k, j in enumerate(groups))
-        extra = [row[splits[:, k], splits[:, k + 1]] for k, row in enumerate(rows)]
-        return np.where(np.array(extra) < NEVER, extra, 0)
 
     def extra_of_devices(self, groups: Array, micro_batches: int, splits: Array) -> Array:
         """[S, C, N] ns beyond the least of splits [N, S + 1] with the devices on groups [p, C].
@@ -186,7 +162,7 @@ class StageCosts:
         """
         p, columns = groups.shape
         extra = np.zeros((splits.shape[1] - 1, columns, len(splits)), dtype=np.int64)
-        for device, row in enumerate(groups):
+        for device, row in enumerate(groups if self.has_choice else ()):
             start, end = splits[:, device:-1:p].T, splits[:, device + 1 :: p].T
             for group in np.unique(row).tolist():
                 way, _ = self.way_of_chunks(device, group, micro_batches, start, end)
@@ -221,9 +197,10 @@ class StageCosts:
         """The same of a stage that has a device for itself and holds so much."""
         if not self.has_choice:
             return least_recomputed(self.tables, layers)
-        choice = self._choose(group, moments, *(np.array([boundary]) for boundary in layers))
-        if choice.extra_ns[0] < NEVER:
-            return Recomputed(way=self.ways[int(choice.way[0])], blocks=int(choice.blocks[0]))
+        start, end = (np.array([boundary]) for boundary in layers)
+        extra_ns, way, blocks = map(int, np.ravel(self._choose(group, moments, start, end)))
+        if extra_ns < NEVER:
+            return Recomputed(way=self.ways[way], blocks=blocks)
         return least_recomputed(self.tables, layers)
 
     def _room(self, group: int) -> int:
@@ -250,9 +227,10 @@ class StageCosts:
                 break
         return way, fits
 
-    def _choose(self, group: int, moments: Moments, start: Array, end: Array) -> Choices:
-        """What stages [N] recompute on a GPU of the group that holds so much.
+    def _choose(self, group: int, moments: Moments, start: Array, end: Array) -> Array:
+        """[3, N] what stages [N] recompute on a GPU of the group that holds so much.
 
+        Backward ns beyond the config's least, NEVER where nothing fits; way, by number; blocks.
         Looked at are those without room that have some if nothing but the least is kept.
         """
         sums, room = self._held[group], self._room(group)
@@ -262,7 +240,7 @@ class StageCosts:
         least_bytes += sums.kept(sums.least_kept, held_by(moments), start[None], end[None])
         without = np.flatnonzero((extra >= NEVER) & (least_bytes <= room))
         if len(self.ways) == 1 or not len(without):
-            return Choices(extra, way, blocks)
+            return np.stack([extra, way, blocks])
         bounds = start[without], end[without]
         for index, name in enumerate(self.ways):
             options = [self._in_all_blocks(index, group, moments, *bounds)] if index else []
@@ -272,7 +250,7 @@ class StageCosts:
                 better = time < extra[without]
                 extra[without[better]], blocks[without[better]] = time[better], count[better]
                 way[without[better]] = index
-        return Choices(extra, way, blocks)
+        return np.stack([extra, way, blocks])
 
     def _in_all_blocks(
         self, way: int, group: int, moments: Moments, start: Array, end: Array

@@ -11,11 +11,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from formulations.costs.collectives import ring_latency_s, ring_share
-from formulations.costs.placement import NodeRings, NodeTerms, PlacementCosts, Placer
+from formulations.costs.placement import NodeTerms, PlacementCosts, Placer
 from formulations.costs.sharding import tied_lanes
 from formulations.costs.tables import Array, CostTables, build_tables
-from formulations.costs.transfers import RingRate, embedding_ns, inside_ns, outside_ns
+from formulations.costs.transfers import embedding_ns, inside_ns, outside_ns
 from formulations.instance import Instance
 from formulations.plan import ByPlace, Configuration, Place
 
@@ -73,23 +72,16 @@ class StagePlacer:
 
     def terms(self, place: int, stage: int = 0) -> NodeTerms:
         """Rings of a stage, of this number, through each of its nodes."""
-        group = self.tables.instance.cluster.groups[place]
-        degrees, number = self.tables.config.degrees[place], self.num_nodes(place)
-        ranks, far = self._slots(place) * degrees.copies, group.inter_node
-        # other stages on its node are taken to have as many rings each
-        near = group.copies_link(degrees.tp, group.gpus_per_node // ranks)
-        across = RingRate(degrees.tp / far.bandwidth_bytes_per_s, place)
-        return NodeTerms(
-            send_ns={},
-            rings=NodeRings(
-                ranks={stage: ranks},
-                inside={stage: RingRate(ring_share(1, ranks) / near.bandwidth_bytes_per_s, place)},
-                latency_s={stage: ring_latency_s(1, ranks, near.latency_s)},
-                outside={stage: across} if number > 1 else {},
-            ),
-            across=None,
-            embedding_ns=0,
+        group, degrees = (
+            self.tables.instance.cluster.groups[place],
+            self.tables.config.degrees[place],
         )
+        ranks = {stage: self._slots(place) * degrees.copies}
+        lanes = {stage: degrees.tp} if self.num_nodes(place) > 1 else {}
+        # other stages on its node are taken to have as many rings each
+        slots = {stage: group.gpus_per_node // degrees.width}
+        rings = self._placer.rings_of(place, slots, ranks, lanes)
+        return NodeTerms(send_ns={}, rings=rings, across=None, embedding_ns=0)
 
     def rings(self, place: int) -> tuple[Array, int, Array, int]:
         """Gradient sync and parameter gather of a stage: [L] and start-up, twice, ns."""

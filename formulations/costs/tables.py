@@ -76,12 +76,6 @@ class CostTables:
         return self.forward_ns, self.backward_ns - self.weight_ns, self.weight_ns
 
     @property
-    def longest_passes(self) -> tuple[Array, ...]:
-        """The same with as much recomputed as the configuration allows."""
-        forward, backward, *weight = self.passes
-        return forward, backward + np.max(self.recompute_ns, axis=0), *weight
-
-    @property
     def min_blocks(self) -> int:
         """Least number of blocks per stage."""
         return 0 if self.instance.search.embedding_only_stages else 1
@@ -102,11 +96,6 @@ class CostTables:
     def work_ns(self) -> Array:
         """[L, J] forward and backward."""
         return self.forward_ns + self.backward_ns
-
-    @property
-    def least_forward_ns(self) -> int:
-        """What a forward pass takes at least: every layer on the fastest of the groups used."""
-        return int(self.forward_ns[:, self.used].min(axis=1).sum())
 
     @property
     def least_work_ns(self) -> int:

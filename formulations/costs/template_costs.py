@@ -34,12 +34,13 @@ from formulations.units import ceil_ns, powers_of_two
 
 
 @dataclass(frozen=True)
-class PipelineTimes:
-    """What the simulator needs of one pipeline: integers, ns; p stages.
+class TemplateCosts:
+    """What the simulator needs of one pipeline, and its memory: integers, ns; p stages.
 
     forward_ns, backward_ns: [p] per micro-batch. send_ns, send_back_ns: [p - 1] from stage k to
     k + 1 and back. optimizer_ns: [p] after the last backward. embedding_ns: all-reduce between the
-    first and the last stage, 0 if there is none.
+    first and the last stage, 0 if there is none. memory_bytes: [p] per GPU without activations,
+    activation_bytes: [p] per micro-batch in flight, limit_bytes: [p].
     """
 
     schedule: ScheduleName
@@ -51,24 +52,14 @@ class PipelineTimes:
     send_back_ns: Array
     optimizer_ns: Array
     embedding_ns: int
+    memory_bytes: Array
+    activation_bytes: Array
+    limit_bytes: Array
 
     @property
     def num_stages(self) -> int:
         """Number of stages p."""
         return len(self.forward_ns)
-
-
-@dataclass(frozen=True)
-class TemplateCosts(PipelineTimes):
-    """The same of a template, and its memory.
-
-    memory_bytes: [p] per GPU without activations, activation_bytes: [p] per micro-batch in flight,
-    limit_bytes: [p].
-    """
-
-    memory_bytes: Array
-    activation_bytes: Array
-    limit_bytes: Array
 
     def fits(self, micro_batches: int) -> bool:
         """Whether every stage has room for so many micro-batches per step."""

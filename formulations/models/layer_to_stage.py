@@ -87,11 +87,6 @@ def _reached(masks: Sequence[Mask], first: int) -> list[Mask]:
     return chain
 
 
-def given_runs(boundaries: Sequence[int]) -> list[Runs]:
-    """[S] of the only run of every stage."""
-    return [np.array([run], dtype=np.int64) for run in pairwise(boundaries)]
-
-
 def run_sums(runs: Runs, values: Array) -> Array:
     """[N] sum of `values` [L] over each run of layers."""
     before = sums_before(values)

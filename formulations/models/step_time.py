@@ -46,14 +46,14 @@ Size. O(S R J) variables and O(S R J L) rows beside the parts', O(C R) cut rows 
 
 from collections.abc import Hashable, Iterator, Sequence
 from functools import partial
-from itertools import chain
+from itertools import chain, pairwise
 
 import numpy as np
 
 from formulations.costs.stage_costs import StageCosts
 from formulations.costs.tables import CostTables
 from formulations.decisions import ALL_FREE, Decisions, Given, PathCut
-from formulations.models.layer_to_stage import Split, given_runs, longest_path, possible_runs
+from formulations.models.layer_to_stage import Split, longest_path, possible_runs
 from formulations.models.microbatches import shares_part
 from formulations.models.model import Literal, Model, Pairs, Term, negated, total_of, weighted
 from formulations.models.node_order import order_part
@@ -76,7 +76,7 @@ class OneConfig:
             fewest = (min(self.shares.choices(r), default=1) for r in range(tables.config.dp))
             runs = possible_runs(costs, min(fewest, default=1), limit_ns)
         else:
-            runs = given_runs(given.boundaries)
+            runs = [np.array([run], dtype=np.int64) for run in pairwise(given.boundaries)]
         self.split = Split(model, tables, runs)
         self.step_time = model.time("step_time")
         self.cuts: set[PathCut] = set()
@@ -160,10 +160,10 @@ class OneConfig:
     def _longest(self, cut: PathCut, replica: int) -> int:
         """Longest that the path may be; the tail behind it is within the step anyway."""
         tables, config, stages = self.tables, self.tables.config, []
+        forward, backward, *weight = tables.passes
+        passes = forward, backward + np.max(tables.recompute_ns, axis=0), *weight
         for k, counts in enumerate(zip(*cut.operations, strict=True)):
-            times = np.sum(
-                [n * t for n, t in zip(counts, tables.longest_passes, strict=True)], axis=0
-            )
+            times = np.sum([n * t for n, t in zip(counts, passes, strict=True)], axis=0)
             slot = k % config.pp * config.dp + replica
             columns = [times[:, j] for j, _ in self.order.types(slot)]
             stages.append((self.split.runs[k], columns))

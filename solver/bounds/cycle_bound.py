@@ -116,22 +116,13 @@ def undominated(labels: Labels, keys: list[Array], max_compared: int) -> Labels:
     return both.take(np.argsort(both.node, kind="stable"))
 
 
-@dataclass(frozen=True)
-class ByClass:
-    """Bounds of all paths below a cutoff.
-
-    bound_ns: least step time. path: [p] edges of the path with that bound, None if there
-    is none. useful: per stage [M] edges that paths may use.
-    """
-
-    bound_ns: int
-    path: Array | None
-    useful: list[Mask]
-
-
 @dataclass(frozen=True, order=True)
 class Class:
-    """Paths with M from `low` to `high` take `bound_ns` or more; the edges of the best one."""
+    """Paths with M from `low` to `high` take `bound_ns` or more.
+
+    path: [p] edges of the one with that bound, None if there is none. useful: per stage [M] edges
+    that paths may use.
+    """
 
     bound_ns: int
     low: int
@@ -266,8 +257,11 @@ def by_windows(
     stop: Stop = lambda: False,
     lane: int = 0,
     halve: bool = True,
-) -> ByClass:
-    """The bounds of tightened layers, as far as one lane shows; with classes halved if asked."""
+) -> Class:
+    """All paths below the cutoff of tightened layers, as far as one lane shows.
+
+    With classes halved if asked.
+    """
     search, open_ = _Lane(problem, layers, cutoff, lane), list[Class]()
     ends = np.linspace(search.least - 1, search.most, CLASSES + 1).astype(np.int64).tolist()
     for before, end in pairwise(ends):
@@ -276,7 +270,8 @@ def by_windows(
             rest = to_go(layers, search.costs)
             path = shortest_path(layers, search.costs, rest)
             useful = [np.ones(len(edges), dtype=np.bool_) for edges in layers]
-            return ByClass(int(rest[0][0]) + search.least, path, useful)
+            bound_ns = int(rest[0][0]) + search.least
+            return Class(bound_ns, search.least, search.most, path, useful)
         bounded = search.bounded(before + 1, end)
         open_ += [] if bounded is None else [bounded]
     heapify(open_)
@@ -292,9 +287,10 @@ def by_windows(
             if half is not None:
                 heappush(open_, replace(half, bound_ns=max(half.bound_ns, widest.bound_ns)))
     if not open_:
-        return ByClass(cutoff, None, [np.zeros(len(edges), dtype=np.bool_) for edges in layers])
+        useful = [np.zeros(len(edges), dtype=np.bool_) for edges in layers]
+        return Class(cutoff, search.least, search.most, None, useful)
     useful = [
         np.any(masks, axis=0)
         for masks in zip(*(path_class.useful for path_class in open_), strict=True)
     ]
-    return ByClass(open_[0].bound_ns, open_[0].path, useful)
+    return replace(open_[0], useful=useful)

@@ -189,7 +189,10 @@ class Lane:
         self.costs = ClassGraph(intervals, placer, self.classes, flows)
         self._steps: dict[Counts, list[list[Step]]] = {}
         self._tails: dict[tuple[int, ...], Tail] = {}
-        self._allowed_on = lru_cache(maxsize=None)(self._allowed)
+        #: [n, n] layers of a stage on a node group with so many micro-batches
+        self._allowed = lru_cache(maxsize=None)(
+            lambda stage, group, share: allowed_layers(intervals, stage, [group], [share])
+        )
 
     @cached_property
     def exact(self) -> bool:
@@ -235,10 +238,6 @@ class Lane:
         pp = self.tables.config.pp
         return Stages((self.intervals.allowed,) * pp, (None,) * pp)
 
-    def _allowed(self, stage: int, group: int, share: int) -> Mask:
-        """[n, n] layers of a stage on a node group with so many micro-batches."""
-        return allowed_layers(self.intervals, stage, [group], [share])
-
     def _steps_of(self, counts: Counts) -> list[list[Step]]:
         """Steps of a lane with exactly these counts."""
         if counts not in self._steps:
@@ -255,7 +254,7 @@ class Lane:
             zip(self._steps_of(counts), per_stage, strict=True)
         ):
             masks = [
-                layers & self._allowed_on(k, group, share) & (hosts is None or j in hosts)
+                layers & self._allowed(k, group, share) & (hosts is None or j in hosts)
                 for j, group in enumerate(self.classes)
             ]
             rows = np.array([self._tail(hosts or (j,)) for j in range(len(masks))])

@@ -73,10 +73,9 @@ def templates_command(
         document = templates_document(generator, faults, asked)
     if generator.clock.interrupted:
         say("interrupted", err=True)
-    if as_json:
-        say(document.model_dump_json(indent=1))
-    else:
-        print_report(templates_text(document))
+    print_either(
+        as_json, lambda: document.model_dump(mode="json"), lambda: templates_text(document)
+    )
     if out is not None and document.designs:
         fleet = start_fleet(
             problem, document.designs, faults, distribution=distribution, claims=document.claims

@@ -151,7 +151,7 @@ def profile_command(
     check_writable(out)
     os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # PyTorch's profiler talks on stderr
     try:
-        import torch  # noqa: F401, before all that needs it
+        import torch  # before all that needs it
     except ImportError:
         need = "profile needs PyTorch: pip install 'hetplan[torch]', or torch as your GPU needs it"
         raise PlannerError(need) from None
@@ -179,7 +179,7 @@ def profile_command(
         tensor_parallel=degrees,
         micro_batch=_numbers("--micro-batch", micro_batch),
     )
-    driver = measuring.gpu_name(here)
+    driver = torch.cuda.get_device_name(here) if here.type == "cuda" else None
     name = gpu or (catalogue_name(driver, gpu_catalogue(), "--gpu") if driver else "CPU")
     measured = {}
     for key, times in measuring.measure(wanted, here):

@@ -9,7 +9,7 @@ from typing import Any
 from rich.console import RenderableType
 
 from formulations.instance import Instance
-from solver.cli.terminal import gap_text, print_report, say
+from solver.cli.terminal import gap_text, print_either
 from solver.clusters.member import family_overviews
 from solver.files import fields_of
 from solver.lengths.candidates import LENGTHS
@@ -67,10 +67,8 @@ def show_study(path: Path, as_json: bool) -> None:
             f"{family.front} on the front, gap {gap_text(family.gap)}"
         )
         parts.append([Labelled([(label, line), *_open(instance, family.open)])])
-    if as_json:
-        say(json.dumps(fields, indent=1))
-        return
-    print_report(spaced(*parts) or [f"{instance.name}: nothing yet"])
+    nothing: list[RenderableType] = [f"{instance.name}: nothing yet"]
+    print_either(as_json, lambda: fields, lambda: spaced(*parts) or nothing)
 
 
 def _search_text(instance: Instance, search: SearchOverview) -> list[RenderableType]:

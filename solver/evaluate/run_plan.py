@@ -93,11 +93,11 @@ def planned(instance: Instance, run: Launched, order: Sequence[int]) -> Planned:
         nodes_used=used,
         **fields_of(run, *alike, *shards),
     )
-    own = Planned(space, run, tuple(order), settled(space, config, run.recompute))
-    _check_config(own)
-    if not simulable(space, own.config):
+    job = Planned(space, run, tuple(order), settled(space, config, run.recompute))
+    _check_config(job)
+    if not simulable(space, job.config):
         raise run.error("micro_batch", TOO_LONG, "larger micro-batches")
-    return own
+    return job
 
 
 def _check_run(instance: Instance, used: Sequence[int], run: Launched, dp: int) -> None:
@@ -144,14 +144,14 @@ _SAID: dict[str, dict[str, str]] = {
 EXAMPLES = 8
 
 
-def _check_config(own: Planned) -> None:
+def _check_config(job: Planned) -> None:
     """Raises PlanError for degrees that are not in the plan space, at whatever price it is.
 
     Replicas of a launched job have equally many micro-batches.
     """
     free = {"max_price_usd_per_hour": None}
-    alike = own.instance.but(search={"micro_batches": "even"}, limits=free)
-    departure = PlanSpace(alike).departure(own.config)
+    alike = job.instance.but(search={"micro_batches": "even"}, limits=free)
+    departure = PlanSpace(alike).departure(job.config)
     if departure is None:
         return
     first = departure.fields[0]
@@ -165,13 +165,13 @@ def _check_config(own: Planned) -> None:
     choices = list(dict.fromkeys(map(words, departure.allowed)))
     more = [f"{len(choices) - EXAMPLES} others"] * (len(choices) > EXAMPLES)
     allowed = " or ".join([*choices[:EXAMPLES], *more]) or "none"
-    groups = own.instance.cluster.groups
-    gpus = sum(groups[j].gpus_per_node for j in own.order)
-    sizes = f"{own.space.workload.global_batch} sequences, {own.space.workload.kv_heads} heads"
-    hosts = f"for {sizes} and the {gpus} GPUs of {counted(len(own.order), 'host')}"
-    stated = (name for name in reversed(said) if getattr(own.run, name) not in (None, 1, "1f1b"))
-    found = f"{'/'.join(said)} {words(departure.values)}"
-    raise own.run.error(next(stated, first), found, f"{allowed}, {hosts}; or other hosts")
+    groups = job.instance.cluster.groups
+    gpus = sum(groups[j].gpus_per_node for j in job.order)
+    sizes = f"{job.space.workload.global_batch} sequences, {job.space.workload.kv_heads} heads"
+    hosts = f"for {sizes} and the {gpus} GPUs of {counted(len(job.order), 'host')}"
+    stated = (name for name in reversed(said) if getattr(job.run, name) not in (None, 1, "1f1b"))
+    problem = f"{'/'.join(said)} {words(departure.values)}"
+    raise job.run.error(next(stated, first), problem, f"{allowed}, {hosts}; or other hosts")
 
 
 def settled(space: Instance, config: Configuration, way: Recompute) -> Configuration:

@@ -18,12 +18,12 @@ from typing import Any
 
 from formulations.costs.context import context_methods
 from formulations.instance.search import ContextMethod
-from formulations.instance.sizes import LatentAttentionSizes, MoeSizes, TransformerSizes
+from formulations.instance.sizes import MoeSizes, TransformerSizes
 from formulations.instance.targets import traits
 from formulations.instance.workload import VOCABULARY_MULTIPLE
 from formulations.space.launch import first_blocks
 from solver.export.job import Job, Piece, launcher_files
-from solver.files import table_beside
+from solver.files import fields_of, table_beside
 
 #: Letters of the grammar, with Megatron-LM's names.
 LAYERS = {"E": "embedding", "t": "decoder", "m": "mtp", "L": "loss"}
@@ -220,7 +220,8 @@ def model(job: Job) -> Options:
             "activation_func_clamp_value": 7.0,
         }
     if sizes.latent_attention:
-        options |= _latent(sizes.latent_attention)
+        options["multi_latent_attention"] = True
+        options |= fields_of(sizes.latent_attention, **NAMES["latent_attention"])
     return options | (_experts(sizes, sizes.moe) if sizes.moe else {})
 
 
@@ -249,17 +250,6 @@ def _rotary(sizes: TransformerSizes) -> Options:
         options["no_yarn_correction_range_round_to_int"] = scaling.get("truncate") is False
         options |= {name: scaling.get(name) for name in ("mscale", "mscale_all_dim")}
     return options
-
-
-def _latent(sizes: LatentAttentionSizes) -> Options:
-    return {
-        "multi_latent_attention": True,
-        "q_lora_rank": sizes.query_rank,
-        "kv_lora_rank": sizes.kv_rank,
-        "qk_head_dim": sizes.nope_head_dim,
-        "qk_pos_emb_head_dim": sizes.rope_head_dim,
-        "v_head_dim": sizes.value_head_dim,
-    }
 
 
 def _experts(sizes: TransformerSizes, moe: MoeSizes) -> Options:

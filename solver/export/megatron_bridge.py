@@ -63,13 +63,13 @@ def provided(job: Job) -> dict[str, object]:
     """Fields of the model's provider; empty where the model is the user's."""
     fields: dict[str, object] = {}
     for name, value in (model(job) and vocabulary(job) | model(job)).items():
-        known = NAMES["bridge_names"].get(name, name)
-        if value is None or value is False or known is None:
+        field = NAMES["bridge_names"].get(name, name)
+        if value is None or value is False or field is None:
             continue
         if name in NAMES["bridge_flags"]:
             fields |= NAMES["bridge_flags"][name]
         else:
-            fields[known] = list(value) if isinstance(value, tuple) else value
+            fields[field] = list(value) if isinstance(value, tuple) else value
     if fields.get("position_embedding_type") == "yarn":
         given = {name: fields.pop(name, None) for name in _YARN}
         fields |= {f"yarn_{name}": value for name, value in given.items() if value is not None}

@@ -20,6 +20,7 @@ from formulations.instance.workload import Recompute, padded_vocabulary
 from formulations.schedules.operations import Kind
 from formulations.schedules.registry import SCHEDULES, device_order
 from solver.export.job import IMPORTABLE, Job, Piece, launcher_files, template
+from solver.files import fields_of, table_beside
 
 #: Its activation checkpointing for each way to recompute.
 POLICIES: dict[Recompute, str] = {"none": "", "per_op": "SelectiveAC", "full": "FullAC"}
@@ -57,34 +58,22 @@ def files(job: Job) -> dict[str, str]:
 def model(sizes: TransformerSizes, job: Job) -> dict[str, object]:
     """Constants of the module that builds a model."""
     moe, scaling = sizes.moe, sizes.rotary_scaling
+    names = table_beside("solver.export", "torchtitan.yaml")
     rotary: dict[str, object] = {"theta": sizes.rotary_base}
     if scaling:  # of Llama 3, all others are refused
         rotary |= {"scaling": "llama", "scaling_factor": scaling.get("factor")}
         rotary |= {name: scaling.get(name) for name in PUBLISHED["llama3"]}
     router: dict[str, object] = {}
     if moe:
-        router = {
-            "num_experts": moe.experts,
-            "top_k": moe.experts_per_token,
-            "score_func": moe.scores or "softmax",
-            "route_norm": moe.normalized,
-            "route_scale": moe.scale,
-            "num_expert_groups": moe.groups,
-            "num_limited_groups": moe.groups_per_token,
-        }
+        router = fields_of(moe, **names["router"])
+        router["score_func"] = moe.scores or "softmax"
 
     def stated(options: dict[str, object]) -> dict[str, object]:
         return {name: value for name, value in options.items() if value is not None}
 
     rows = job.instance.workload.layers[-1].vocabulary_rows
     return {
-        "BLOCKS": sizes.layers,
-        "HIDDEN": sizes.hidden_size,
-        "HEADS": sizes.heads,
-        "KV_HEADS": sizes.num_kv_heads,
-        "HEAD_WIDTH": sizes.width_per_head,
-        "HEAD_NORMS": sizes.qk_norms,
-        "WIDTH": sizes.dense_ffn_size,
+        **fields_of(sizes, **names["model"]),
         "VOCABULARY": padded_vocabulary(rows, job.tp),
         "TIED": sizes.tied_embeddings,
         "LENGTH": job.instance.workload.sequence_length,

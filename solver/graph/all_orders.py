@@ -15,7 +15,6 @@ from formulations.costs.intervals import interval_sums
 from formulations.costs.placement import Placer
 from formulations.costs.tables import CostTables
 from formulations.space.slots import limits_orders, may_follow
-from formulations.units import ceil_div
 from solver.graph.placements import Columns, StageZones, allowed_layers, finish_ns
 from solver.graph.problem import Arcs, Array, Intervals, Mask, Move, SplitProblem, by_message, walk
 
@@ -252,20 +251,6 @@ class _FreeOrder:
             allowed=tuple(masks[i][n] for i, n in arcs),
             begins=tuple(steps[i].begins for i, _ in arcs),
         )
-
-
-def free_order(intervals: Intervals, placer: Placer, split: bool = False) -> SplitProblem | None:
-    """The problem of all node orders at even shares, or the largest of almost even ones.
-
-    With `split`, of those in which no stage spans zones. None if it has too many arcs, or if stages
-    may span zones: these share links with what one stage does not know of.
-    """
-    tables = intervals.tables
-    zoned = tables.instance.cluster.has_zones
-    if zoned and not split:
-        return None
-    share = ceil_div(tables.num_micro_batches, tables.config.dp)
-    return order_graph(intervals, placer, share, split)
 
 
 def order_graph(

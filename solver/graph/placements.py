@@ -72,7 +72,7 @@ class StageZones:
         tables = self.tables
         most_nodes = min(tables.config.dp, sum(tables.config.nodes_used))
         rings = [self.terms.ring({pair: 1}) for pair in self._pairs]
-        least_ns = tables.least_forward_ns
+        least_ns = int(tables.forward_ns[:, tables.used].min(axis=1).sum())
         for phase in (self.placer.sync, self.placer.gather):
             times = [
                 int(phase.outside_ns(rate, n).min()) + phase.latency_ns(0.0, n, latency)

@@ -22,7 +22,7 @@ from typing import Generic, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from formulations.costs.intervals import between, interval_maxima, interval_sums
+from formulations.costs.intervals import interval_maxima, interval_sums
 from formulations.costs.stage_costs import NEVER, StageCosts
 from formulations.costs.tables import CostTables
 from formulations.instance.search import ScheduleName
@@ -116,9 +116,9 @@ class Intervals:
 
     def __init__(self, tables: CostTables, stages: StageCosts | None = None) -> None:
         self.tables, self.stages = tables, stages or StageCosts(tables)
-        self.forward = between(self.stages.forward)  # [J, n, n]
-        self.backward = between(self.stages.backward)
-        self.optimizer = between(self.stages.optimizer)
+        tables_ns = tables.forward_ns, tables.backward_ns, tables.optimizer_ns
+        #: [J, n, n]
+        self.forward, self.backward, self.optimizer = (interval_sums(ns.T) for ns in tables_ns)
         blocks = tables.blocks_before[None, :] - tables.blocks_before[:, None]
         ends = np.arange(tables.num_layers + 1)
         self.allowed = (blocks >= tables.min_blocks) & (ends[None, :] > ends[:, None])
@@ -126,7 +126,7 @@ class Intervals:
     @cached_property
     def weight(self) -> Array:
         """[J, n, n] ns of weight gradients, part of `backward`."""
-        return between(self.stages.weight)
+        return interval_sums(self.tables.weight_ns.T)
 
     def fits(self, group: int, stage: int, micro_batches: int) -> Mask:
         """[n, n] layers that may run as a stage on a group: enough blocks, and room."""
@@ -294,5 +294,5 @@ class ChunkMemory:
         """[S, N] ns of a backward pass, with what devices recompute."""
         groups, first, last = self.groups[:, lane], splits[:, :-1].T, splits[:, 1:].T
         plain = self.intervals.backward[np.resize(groups, len(first))[:, None], first, last]
-        extra = self.intervals.stages.extra_of_splits(groups.tolist(), self.share, splits)
-        return plain + extra
+        extra = self.intervals.stages.extra_of_devices(groups[:, None], self.share, splits)
+        return plain + extra[:, 0]

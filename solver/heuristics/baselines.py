@@ -24,7 +24,6 @@ from formulations.instance import Instance
 from formulations.plan import Configuration, Degrees, Plan, simulable
 from solver.heuristics.balance import UNREACHED, Balance, Order, Split, SplitSpace
 from solver.heuristics.node_orders import (
-    Candidate,
     Choice,
     best_plan,
     listed_order,
@@ -163,7 +162,7 @@ def equal_chunks_plan(configs: Iterable[Configuration], times: TimeTables, stop:
             order = next(node_orders(config.nodes_used, 1))
             costs = space.costs(order, split)
             if (costs.memory_bytes <= costs.limit_bytes).all():
-                choice.offer(Candidate(space, order, split, space.even))
+                choice.offer(space, order, split, space.even)
         failures = 0 if choice.objective < best else failures + 1
     return choice.result
 
@@ -307,7 +306,7 @@ def amp_plans(
             time_ns, choice = amp_estimate_ns(space, order, split[1]), Choice(instance)
             if (estimate := time_ns * objective_weight(instance, config)) >= least:
                 continue
-            choice.offer(Candidate(space, order, split[1], space.even))
+            choice.offer(space, order, split[1], space.even)
             if choice.result:  # within the limits
                 least = estimate
                 yield choice.result

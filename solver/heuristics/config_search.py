@@ -160,11 +160,12 @@ class ConfigSearch:
 
     # Descents
 
-    def descend(self, state: State, stop: Stop) -> State:
-        """No layer moved between two stages, nor micro-batch, shortens the step, unless stopped."""
-        return self._descend(OrderTrial(self.space, state.order, state.shares), state, stop)
+    def descend(self, state: State, stop: Stop, trial: OrderTrial | None = None) -> State:
+        """No layer moved between two stages, nor micro-batch, shortens the step, unless stopped.
 
-    def _descend(self, trial: OrderTrial, state: State, stop: Stop) -> State:
+        trial: of its order and shares, if there is one.
+        """
+        trial = trial or OrderTrial(self.space, state.order, state.shares)
         state = self._best_split(trial, state, stop)
         while self._uneven and not stop():
             moved = self._best_shares(trial, state)
@@ -240,7 +241,7 @@ class ConfigSearch:
             candidate = faster_of(candidate, self._refitted(trial, candidate))
         if candidate.step_time_ns > worst_ns:
             return None
-        return self._descend(trial.with_shares(candidate.shares), candidate, stop)
+        return self.descend(candidate, stop, trial.with_shares(candidate.shares))
 
     def _moved(self, balance: Balance, state: State) -> Array:
         """Splits for an order near that of the state.

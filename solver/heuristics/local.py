@@ -18,7 +18,7 @@ from formulations.plan import Configuration, Plan
 from solver.heuristics.balance import Order
 from solver.heuristics.config_search import LONGEST_NS, TURNS, ConfigSearch, State
 from solver.heuristics.neighbours import turned_orders
-from solver.heuristics.node_orders import Candidate, Choice
+from solver.heuristics.node_orders import Choice
 from solver.heuristics.time_tables import TimeTables
 from solver.heuristics.trial import PathPool
 from solver.interrupt import Stop
@@ -68,7 +68,7 @@ class _LocalSearch:
     def offer(self, search: ConfigSearch, state: State) -> None:
         """The plan of a state is the best so far if it is."""
         if state.step_time_ns < self.most_ns(search.config):
-            self.choice.offer(Candidate(search.space, state.order, state.split, state.shares))
+            self.choice.offer(search.space, state.order, state.split, state.shares)
 
     def keep(self, search: ConfigSearch, state: State) -> None:
         """Offers a state, and keeps it if it is new and among the best."""
@@ -190,10 +190,10 @@ def local_plans(
     """
     search = _LocalSearch(times or TimeTables(instance), seed, stop)
     search.choice.objective = below
-    candidate = None
+    best = None
     for _ in search.run(configs):
-        if search.choice.candidate is not candidate:
-            candidate, result = search.choice.candidate, search.choice.result
+        if search.choice.best is not best:
+            best, result = search.choice.best, search.choice.result
             if result is not None:
                 yield result
         if stop():

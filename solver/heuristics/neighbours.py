@@ -62,19 +62,8 @@ def turned_orders(nodes_used: Sequence[int], per_stage: int, max_turns: int) -> 
 
 def _swapped(order: Order, i: int, j: int, size: int) -> Order:
     """Two blocks of `size` nodes exchanged; i + size <= j."""
-    return (
-        *order[:i],
-        *order[j : j + size],
-        *order[i + size : j],
-        *order[i : i + size],
-        *order[j + size :],
-    )
-
-
-def _shifted(order: Order, i: int, size: int, to: int) -> Order:
-    """A block of `size` nodes taken out at i and put back at `to` of the rest."""
-    block, rest = order[i : i + size], order[:i] + order[i + size :]
-    return rest[:to] + block + rest[to:]
+    first, second = order[i : i + size], order[j : j + size]
+    return order[:i] + second + order[i + size : j] + first + order[j + size :]
 
 
 def near_orders(order: Order, per_stage: int, random: Random) -> Iterator[Order]:
@@ -100,8 +89,10 @@ def near_orders(order: Order, per_stage: int, random: Random) -> Iterator[Order]
             if i + length <= j and j + length <= size:
                 yield _swapped(order, i, j, length)
         elif kind < 0.98:
-            i = min(random.choice(marks), size - length)
-            yield _shifted(order, i, length, min(random.choice(marks), size - length))
+            # a block taken out at i and put back at `to` of the rest
+            i, to = (min(random.choice(marks), size - length) for _ in range(2))
+            block, rest = order[i : i + length], order[:i] + order[i + length :]
+            yield rest[:to] + block + rest[to:]
         else:
             yield order[::-1]
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from math import factorial, prod
-from typing import NamedTuple
 
 import numpy as np
 
@@ -122,26 +121,12 @@ SplitRule = Callable[[Balance], Split | None]
 ORDER_LIMIT = 64
 
 
-class Candidate(NamedTuple):
-    """A plan of a configuration."""
-
-    space: SplitSpace
-    order: Order
-    split: Split
-    shares: Shares
-
-    @property
-    def plan(self) -> Plan:
-        """The plan in full."""
-        return Decisions(self.order, self.split, self.shares).plan(self.space.tables)
-
-
 class Choice:
-    """The best candidate so far. The objective is `solver.result.Result.objective`."""
+    """The best decisions so far. The objective is `solver.result.Result.objective`."""
 
     def __init__(self, instance: Instance) -> None:
         self.instance = instance
-        self.candidate: Candidate | None = None
+        self.best: tuple[SplitSpace, Decisions] | None = None
         self.time_ns = 0
         self.objective = float("inf")
 
@@ -149,21 +134,21 @@ class Choice:
         """Whether no plan of the configuration with at least this step time is better."""
         return bound_ns * objective_weight(self.instance, config) >= self.objective
 
-    def offer(self, candidate: Candidate) -> None:
-        """Keeps the candidate if it is better and within the limits."""
-        space, order, split, shares = candidate
+    def offer(self, space: SplitSpace, order: Order, split: Split, shares: Shares) -> None:
+        """Keeps a plan of a configuration if it is better and within the limits."""
         config, time_ns = space.tables.config, step_time_ns(space.costs(order, split, shares))
         limit = longest_step_ns(self.instance, config.nodes_used)
         if not self.hopeless(config, time_ns) and (limit is None or time_ns <= limit):
-            self.candidate, self.time_ns = candidate, time_ns
+            self.best, self.time_ns = (space, Decisions(order, split, shares)), time_ns
             self.objective = time_ns * objective_weight(self.instance, config)
 
     @property
     def result(self) -> tuple[Plan, int] | None:
         """Plan and step time in ns; None without a plan."""
-        if self.candidate is None:
+        if self.best is None:
             return None
-        return self.candidate.plan, self.time_ns
+        space, decisions = self.best
+        return decisions.plan(space.tables), self.time_ns
 
 
 def try_orders(choice: Choice, space: SplitSpace, rule: SplitRule, orders: Iterable[Order]) -> None:
@@ -175,7 +160,7 @@ def try_orders(choice: Choice, space: SplitSpace, rule: SplitRule, orders: Itera
         stages = space.balance(order)
         split = rule(stages)
         if split and not choice.hopeless(config, compute_bound_ns(stages, split)):
-            choice.offer(Candidate(space, order, split, space.even))
+            choice.offer(space, order, split, space.even)
 
 
 def best_plan(

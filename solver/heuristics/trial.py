@@ -31,17 +31,9 @@ class Lanes:
     send_ns: Array
 
 
-@dataclass(frozen=True)
-class Paths:
-    """N critical paths of pipelines with equal micro-batches, to the last operation of `device`.
-
-    weights: [N, 2S or 3S] by kind of operation. transfers: [N, S - 1] per boundary, both ways.
-    """
-
-    micro_batches: int
-    weights: Array
-    transfers: Array
-    device: Array
+#: Micro-batches, and a row for each critical path of pipelines with so many: device that it ends
+#: on, visits [2S or 3S] by kind of operation, transfers [S - 1] per boundary, both ways.
+Paths = tuple[int, Array]
 
 
 class Trial(ABC):
@@ -82,7 +74,7 @@ class Trial(ABC):
             sends = path.transfers[: stages - 1] + path.transfers[stages - 1 : -1]
             if times.blocking:
                 sends = path.weights[: stages - 1] + path.weights[stages + 1 : 2 * stages]
-            critical.append(Paths(micro_batches, path.weights.T, sends.T, device))
+            critical.append((micro_batches, np.vstack([device, path.weights, sends]).T))
         return step, critical
 
 
@@ -99,12 +91,10 @@ class OrderTrial(Trial):
         return self.space.placer.costs(self.order)
 
     @cached_property
-    def _sync(self) -> Array:
-        return np.tile(sums_before(self.placement.sync_ns), (self.config.vpp, 1))
-
-    @cached_property
-    def _gather(self) -> Array:
-        return np.tile(sums_before(self.placement.gather_ns), (self.config.vpp, 1))
+    def _rings(self) -> list[Array]:
+        """[S, n] gradient sync of the layers before each boundary, and parameter gather."""
+        phases = self.placement.sync_ns, self.placement.gather_ns
+        return [np.tile(sums_before(layers_ns), (self.config.vpp, 1)) for layers_ns in phases]
 
     def with_shares(self, shares: Shares) -> "OrderTrial":
         """The same order with other shares."""
@@ -146,7 +136,7 @@ class OrderTrial(Trial):
         """[S, n] what the layers before each boundary add to the tail of every stage."""
         groups = self.balance.groups
         optimizer = np.array([self.space.optimizer[:, sorted(set(g))].max(axis=1) for g in groups])
-        sums: Array = self._sync + self._gather + optimizer
+        sums: Array = sum(self._rings, optimizer)
         return sums
 
     def tail_ns(self, splits: Array) -> Array:
@@ -160,8 +150,7 @@ class OrderTrial(Trial):
             return sums
 
         sync, gather = (
-            of_devices(before[stages, end] - before[stages, start])
-            for before in (self._sync, self._gather)
+            of_devices(before[stages, end] - before[stages, start]) for before in self._rings
         )
         optimizer = of_devices(self.space.optimizer[end] - self.space.optimizer[start])
         groups = self.balance.groups[:pp]  # those of a device are the same on all its chunks
@@ -191,16 +180,15 @@ class PathPool:
     """
 
     def __init__(self) -> None:
-        self._known: dict[int, Array] = {}  #: device, weights and transfers of each path
+        self._known: dict[int, Array] = {}  #: see `Paths`
 
     def learn(self, critical: list[Paths]) -> None:
         """Adds the paths."""
-        for paths in critical:
-            rows = np.column_stack([paths.device, paths.weights, paths.transfers])
-            if (before := self._known.get(paths.micro_batches)) is not None:
+        for micro_batches, rows in critical:
+            if (before := self._known.get(micro_batches)) is not None:
                 rows = np.concatenate([before, rows])
             distinct_rows = np.sort(np.unique(rows, axis=0, return_index=True)[1])
-            self._known[paths.micro_batches] = rows[distinct_rows][-MOST_PATHS:]
+            self._known[micro_batches] = rows[distinct_rows][-MOST_PATHS:]
 
     def bound_ns(self, trial: Trial, splits: Array) -> Numbers:
         """[N] step time of every split at least; exact in floating point below 2^53 ns."""

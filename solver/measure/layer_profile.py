@@ -152,11 +152,6 @@ def device_of(name: str | None) -> torch.device:
     return torch.device(name or ("cuda" if torch.cuda.is_available() else "cpu"))
 
 
-def gpu_name(device: torch.device) -> str | None:
-    """What the driver calls the GPU; None for a CPU."""
-    return torch.cuda.get_device_name(device) if device.type == "cuda" else None
-
-
 def usual_precision(device: torch.device) -> Precision:
     """In which this device is used to train."""
     if device.type == "cpu":

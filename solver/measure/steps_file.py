@@ -40,6 +40,7 @@ from formulations.plan import Plan
 from solver.document import PlanDocument
 from solver.evaluate.launched import Launched, run_of
 from solver.evaluate.run_plan import planned
+from solver.files import fields_of
 from solver.measure.calibration import NOISE, SEVERAL_NOISE, MeasuredStep
 from solver.plan_figures import peak_flop_per_s, plan_of
 
@@ -241,11 +242,7 @@ def _of_model(
 ) -> Instance:
     """The instance, or it with the row's sizes where they are others."""
     workload = instance.workload
-    planned = {
-        "hidden_size": workload.hidden_size,
-        "layers": workload.num_blocks,
-        "sequence_length": workload.sequence_length,
-    }
+    planned = fields_of(workload, "hidden_size", "sequence_length", layers="num_blocks")
     sizes = {name: getattr(row, name) or value for name, value in planned.items()}
     alike = sizes == planned
     if row.model not in (None, workload.name) and (alike or not row.hidden_size or not row.layers):

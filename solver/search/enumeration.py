@@ -19,7 +19,7 @@ from solver.enumeration.by_device import best_by_device, best_by_stage
 from solver.enumeration.engine import ConfigAnswer, deepened, even_plan, solve_split
 from solver.enumeration.enumerate import below
 from solver.enumeration.uneven_shares import Uneven, dealt_from_below
-from solver.graph.all_orders import free_order, lane_width
+from solver.graph.all_orders import lane_width, order_graph
 from solver.graph.placements import ReplicaClass, StageZones, fixed_order, replica_classes
 from solver.graph.problem import Intervals
 from solver.heuristics.balance import Order
@@ -255,11 +255,14 @@ def enumerate_config(intervals: Intervals, cutoff: int, gap: float, stop: Stop) 
     split = zones.split_by(cutoff)
     if split and not zones.aligned:
         return ConfigAnswer(None, None, True, cutoff)
-    # The problem of all orders, if the best shares are even ones: unlike shares bring nothing if
-    # all replicas stand on the same nodes at every stage.
+    # The problem of all orders at even shares, or the largest of almost even ones, if the best are
+    # such: unlike shares bring nothing if all replicas stand on the same nodes at every stage.
+    # Stages that span zones share links with what one stage does not know of.
     even, problem = tables.instance.search.micro_batches == "even", None
-    if even or split or lane_width(tables) == tables.config.dp:
-        problem = free_order(intervals, placer, split)
+    alike = even or split or lane_width(tables) == tables.config.dp
+    if alike and (split or not zones.known):
+        share = ceil_div(tables.num_micro_batches, tables.config.dp)
+        problem = order_graph(intervals, placer, share, split)
     if problem is None or not (even or problem.num_lanes == 1):
         close = _by_order if tables.config.pp == 1 else _even if even else _uneven
         return close(intervals, placer, cutoff, gap, stop)

@@ -6,6 +6,7 @@ there a plan?", and `exact=False` for a least value, which is then a value that 
 """
 
 import math
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
@@ -103,17 +104,6 @@ def fits_optimistically(instance: Instance, stop: Stop) -> bool:
     return any(
         stop() or not lacks_memory(Intervals(times.costs(config))) for config in configs(instance)
     )
-
-
-def _least_step(low: int, holds: Callable[[int], bool], high: int = _MOST_STEPS) -> int:
-    """Least number from `low` to `high` for which `holds`, which is so for `high` and upwards."""
-    while low < high:
-        middle = min((low + high) // 2, 2 * low + 1)
-        if holds(middle):
-            high = middle
-        else:
-            low = middle + 1
-    return high
 
 
 def relaxations(instance: Instance) -> Iterator[tuple[str, Instance]]:
@@ -274,7 +264,8 @@ def _memory(instance: Instance, stop: Stop) -> list[str]:
         return bool(answer)
 
     # With fewer there is no plan; from there on the numbers of steps are tried exactly.
-    fewest = _least_step(0, lambda steps: fits_optimistically(larger(steps), stop))
+    numbers = range(_MOST_STEPS)
+    fewest = bisect_left(numbers, True, key=lambda n: fits_optimistically(larger(n), stop))
     low = high = max(1, fewest)
     possible = suffices(_MOST_STEPS)
     while possible and not suffices(high):
@@ -282,7 +273,7 @@ def _memory(instance: Instance, stop: Stop) -> list[str]:
     if not possible:
         at_least = f"at least {_rounded_up(fewest * MEMORY_STEP_GIB)} GiB"
         return [f"{at_least} more memory on every GPU"] * bool(fewest)
-    extra_gib = _least_step(low, suffices, high) * MEMORY_STEP_GIB
+    extra_gib = (low + bisect_left(numbers[low:high], True, key=suffices)) * MEMORY_STEP_GIB
     return _named("{} more memory on every GPU", Least(extra_gib, exact=not unknown), "GiB")
 
 

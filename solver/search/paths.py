@@ -20,6 +20,7 @@ from formulations.plan import Configuration
 from formulations.schedules.graph import ScheduleGraph, schedule_graph
 from formulations.schedules.registry import SCHEDULES
 from solver.graph.placements import replica_classes
+from solver.graph.problem import INFINITY
 from solver.heuristics.balance import SplitSpace
 from solver.simulate import Times, simulate, tail_ns, trace
 
@@ -111,10 +112,7 @@ def harvest(
     tables, config = space.tables, space.tables.config
     costs = split_costs(tables, placement, decisions.boundaries, decisions.micro_batches)
     # [p] from the end of a device to that of the step, were it the last to finish
-    finish = costs.optimizer_ns + costs.gather_ns
-    if costs.tied:
-        finish[[0, -1]] = finish[[0, -1]].max() + costs.embedding_ns
-    tails = costs.sync_ns + finish
+    tails = tail_ns(costs, np.where(np.eye(config.pp, dtype=bool), 0, -INFINITY)).max(axis=0)
     ready = np.zeros(config.pp, dtype=np.int64)
     groups = placement.group_of_slot.reshape(config.pp, config.dp)
     devices = np.arange(config.num_stages) % config.pp

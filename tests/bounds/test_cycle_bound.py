@@ -6,7 +6,7 @@ import pytest
 from bench.splits import chain_problem
 from formulations.schedules.registry import SCHEDULES
 from solver.bounds import cycle_bound
-from solver.bounds.cycle_bound import ByClass, by_windows
+from solver.bounds.cycle_bound import Class, by_windows
 from solver.bounds.latency_bottleneck import tighten
 from solver.enumeration.engine import solve_split
 from solver.graph.edges import Layers, build_layers
@@ -17,7 +17,7 @@ from tests.graph.drawn import NO_CUTOFF, best_ns, problems
 from tests.recorded import Cases, digest, recorded
 
 
-def windows(problem: SplitProblem, cutoff: int, lane: int = 0) -> tuple[Layers, ByClass]:
+def windows(problem: SplitProblem, cutoff: int, lane: int = 0) -> tuple[Layers, Class]:
     """Edges of a problem that has a split below the cutoff, and what windows say of them."""
     layers = present(tighten(problem, build_layers(problem, cutoff), cutoff))
     return layers, by_windows(problem, layers, cutoff, lane=lane)

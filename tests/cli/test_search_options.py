@@ -19,14 +19,10 @@ def test_every_option_has_its_help() -> None:
     commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
     named = dict[str, set[str]]()
     for name in COMMANDS:
-        stated = [own for own in commands[name].params if own.name != "help"]
-        assert all(parameter.help for parameter in stated)
-        named[name] = {str(parameter.name) for parameter in stated}
-    named["shared"] = {
-        name
-        for name in set.union(*named.values())
-        if sum(name in own for own in named.values()) > 1
-    }
+        stated = [option for option in commands[name].params if option.name != "help"]
+        assert all(option.help for option in stated)
+        named[name] = {str(option.name) for option in stated}
+    named["shared"] = set.union(*named.values())
     for name, parameters in named.items():
         assert OPTIONS[name].keys() - {"search"} <= parameters
     assert OPTIONS.keys() == {*named, "closed_by", "commands", "moved"}

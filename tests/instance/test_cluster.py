@@ -6,13 +6,14 @@ from pydantic import ValidationError
 from formulations.errors import InstanceError
 from formulations.instance import Cluster, ZoneLink
 from formulations.instance.cluster import joined_group
+from formulations.instance.load import parse_family
 from tests.instance.resolved import broken, shipped
-from tests.instance_texts import MINIMAL, parsed
+from tests.instance_texts import DATA, MINIMAL, parsed
 from tests.random_configs import zoned
 from tests.recorded import Cases, digest, recorded
 from tests.small_instances import random_instance
 
-test_lines = broken("zone", "spot_", "group", "too_many", "efficien", "range", "network")
+test_lines = broken("zone", "spot_", "group", "too_many", "efficien", "range", "network", "joined")
 
 GROUP = parsed(MINIMAL).cluster.groups[0]
 SLOW = ZoneLink(bandwidth_bytes_per_s=1e9, latency_s=0)
@@ -40,7 +41,9 @@ def test_clusters_are_the_recorded_ones() -> Cases:
         # alone, and two of them joined
         groups = [*cluster.groups, *(joined_group(g.but(nodes=2), 2) for g in cluster.groups)]
         rings = [[g.ring_link(2), g.copies_link(2, 2), g.tensor_link(16)] for g in groups]
-        yield name, [numbers, shares, links, zones, smaller, resolved, digest([groups, rings])]
+        held = [g.may_hold(tp, width) for g in groups for tp in (2, 3) for width in (3, 4, 8)]
+        more = digest([groups, rings, held, cluster.with_network_factor(2.0)])
+        yield name, [numbers, shares, links, zones, smaller, resolved, more]
 
 
 def test_numbers_of_nodes() -> None:
@@ -48,6 +51,8 @@ def test_numbers_of_nodes() -> None:
     assert parsed(MINIMAL.replace("nodes: 2", "nodes: 250000")).cluster.num_gpus == 10**6
     with pytest.raises(InstanceError, match="more than 1000000 GPUs up to this group"):
         parsed(MINIMAL.replace("nodes: 2", "nodes: 250001"))
+    family = parse_family(MINIMAL.replace("nodes: 2", "nodes: {min: 2, max: 2}"), "x", DATA)
+    assert (family.fewest, family.most) == ((2,), (2,))
     (alone,) = parsed(MINIMAL.replace("2, inter_node: Ethernet 40G", "1")).cluster.groups
     assert alone.inter_node == alone.intra_node == alone.gpu.link
     for fields in ({"network_efficiency": ((4, 0.9),)}, {"zone_link": SLOW}):

@@ -2,6 +2,7 @@
 
 import json
 from collections import Counter
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from formulations.instance.instance import (
     RECOVERIES,
     RECOVERY_SOURCE,
     Family,
+    Preemption,
     PreemptionFile,
     gpu_evidence,
     margin_evidence,
@@ -21,7 +23,9 @@ from formulations.instance.instance import (
     resolve_preemption,
 )
 from formulations.instance.load import load_family
+from formulations.instance.machines import Spot
 from formulations.instance.profile import Calibration
+from formulations.instance.record import MOST_CHOICES_OF_TERMS
 from tests.conftest import ROOT
 from tests.instance.resolved import SHIPPED, instances, shipped
 from tests.instance_texts import MINIMAL, PROFILE, parsed
@@ -73,6 +77,13 @@ def test_useful_sequences_need_what_preemptions_cost() -> None:
     values = {**dict(MIXED), "objective": {"minimize": "cost_per_useful_sequence"}}
     with pytest.raises(ValidationError, match="without what preemptions cost"):
         type(MIXED).model_validate(values)
+    terms = Spot(price_usd_per_hour=1.0, preemptions_per_hour=1.0)
+    group = MIXED.cluster.groups[0].but(spot=terms, nodes=1)
+    values |= {"preemption": Preemption(restart_s=1.0, checkpoint_s=1.0)}
+    for number in (MOST_CHOICES_OF_TERMS, MOST_CHOICES_OF_TERMS + 1):
+        values["cluster"] = MIXED.cluster.but(groups=(group,) * number)
+        with nullcontext() if number <= MOST_CHOICES_OF_TERMS else pytest.raises(ValidationError):
+            type(MIXED).model_validate(values)
 
 
 def test_too_many_clusters_are_one_line(tmp_path: Path) -> None:

@@ -54,15 +54,15 @@ def test_profiles_are_the_recorded_ones() -> Cases:
 
 
 CALIBRATION = Calibration(
-    source="t", factors={"block": {"X": {1: {1: 2.0}, 2: {1: 0.5}}, "Y": {1: {1: 3.0}}}}
+    source="t", factors={"block": {"X": {1: {1: 2.0}, 2: {1: 8.0}}, "Y": {1: {1: 3.0}}}}
 )
 
 
 def test_factors_of_a_shape_or_the_geometric_mean() -> None:
-    """sqrt(2 * 0.5) = 1 where the shape has none; none for a kind without any."""
+    """sqrt(2 * 8) = 4 where the shape has none; none for a kind without any."""
     shapes = (("X", 1), ("X", 2), ("Y", 1))
-    assert [CALIBRATION.factor("block", gpu, tp, 1) for gpu, tp in shapes] == [2.0, 0.5, 3.0]
-    assert CALIBRATION.factor("block", "X", 1, 8) == pytest.approx(1.0)
+    assert [CALIBRATION.factor("block", gpu, tp, 1) for gpu, tp in shapes] == [2.0, 8.0, 3.0]
+    assert CALIBRATION.factor("block", "X", 1, 8) == pytest.approx(4.0)
     assert CALIBRATION.factor("head", "X", 1, 1) is CALIBRATION.factor("block", "Z", 1, 1) is None
     # on that GPU type, of any layer kind
     assert CALIBRATION.was_measured("X", 2, 1)

@@ -3,11 +3,12 @@
 from collections.abc import Sequence
 from itertools import pairwise
 
+import numpy as np
 import pytest
 
 from formulations.costs.tables import CostTables
 from formulations.decisions import Given
-from formulations.models.layer_to_stage import Split, given_runs
+from formulations.models.layer_to_stage import Split
 from formulations.models.node_order import FreeOrder
 from tests import brute_force
 from tests.random_configs import random_tables
@@ -43,7 +44,8 @@ def least_terms(
     """Values of sends, syncs, gathers and embedding when their sum is minimised."""
     model = twin.model()
     part = FreeOrder(model, tables)
-    split, config = Split(model, tables, given_runs(boundaries)), tables.config
+    runs = [np.array([run]) for run in pairwise(boundaries)]
+    split, config = Split(model, tables, runs), tables.config
     terms = [part.send(k, r, split) for k in range(config.pp - 1) for r in range(config.dp)]
     terms += [part.sync(k, split) for k in range(config.pp)]
     terms += [part.gather(k, split) for k in range(config.pp)]
