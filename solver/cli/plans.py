@@ -130,18 +130,18 @@ def export_command(
 
     What the framework cannot express is refused, with what to change or who can.
     """
-    from solver.document import PlanDocument
     from solver.export.registry import EXPORTERS, exported
-    from solver.files import read_one_of
-    from solver.fleet_document import FleetDocument
     from solver.plan_figures import plan_of
 
     check_folder(out)
-    if isinstance(read_one_of((PlanDocument, FleetDocument), plan), FleetDocument):
-        lacking = ", ".join(exporter.name for exporter in EXPORTERS.values())
-        found = f"a fleet: none of {lacking} sums gradients over pipelines with unlike stages"
-        raise PlanError(str(plan), found, "a plan file written by solve --out")
-    document = checked_plan(plan)
+    try:
+        document = checked_plan(plan)
+    except PlanError as error:
+        if error.found != "a fleet file":
+            raise
+        names = ", ".join(exporter.name for exporter in EXPORTERS.values())
+        unlike = f"a fleet file, and none of {names} sums gradients over pipelines of unlike stages"
+        raise PlanError(error.where, unlike, error.allowed) from None
     texts = exported(document.instance, plan_of(document), to, str(plan), own_model)
     write_folder(out, texts)
     names = ", ".join(sorted(texts))

@@ -1,6 +1,6 @@
 """A step of mixed lengths, and a switch: in words and tables for Rich, and as a page."""
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import astuple
@@ -31,8 +31,6 @@ from solver.report.quantities import (
     time_unit,
 )
 
-#: Of sequences of so many tokens the rows are shown.
-SHOWN = (1024, 4096, 32768)
 #: Ends of the ranges of lengths that strategies are compared on: those of HotSPa's table 3.
 RANGES = (1024, 4096, 8192, 16384, 32768)
 
@@ -135,57 +133,32 @@ def strategies_text(instance: Instance, mixed: Mixed) -> list[RenderableType]:
         ),
         ("rows", f"{mixed.rows}; times {times}"),
     ]
-    by_range = "s for all sequences of a range of lengths, alone; * least"
-    return [Labelled(labels), "", _strategies(mixed), "", by_range, _by_range(mixed)]
+    note = "seconds of all sequences of a range of lengths, alone, with a visit; * least"
+    return [Labelled(labels), "", note, _strategies(mixed)]
 
 
-def _by_range(mixed: Mixed) -> Grid:
+def _strategies(mixed: Mixed) -> Grid:
     """[strategy, range] times of all sequences of a range, as HotSPa's figure 8 has them."""
     tokens = [atom.tokens for atom in mixed.atoms]
     ends = sorted({bisect_right(tokens, up_to) for up_to in (*RANGES, tokens[-1])} - {0})
     ranges_of = [range(first, end) for first, end in pairwise([0, *ends])]
     times = [[each.of_set(atoms) for atoms in ranges_of] for each in strategy_times(mixed)]
     least = [min(filter(None, column), default=None) for column in zip(*times, strict=True)]
-    headings = [f"to {tokens[atoms[-1]]:,}" for atoms in ranges_of]
-
-    def cell(time_ns: int | None, best_ns: int | None) -> str:
-        if time_ns is None:
-            return "-"
-        return f"{'*' * (time_ns == best_ns)}{significant(seconds(time_ns), 3)}"
-
-    pairs = zip(mixed.strategies, times, strict=True)
-    rows = [[s.name, *(cell(*each) for each in zip(row, least, strict=True))] for s, row in pairs]
-    return Grid(["strategy"], headings, rows)
-
-
-def _strategies(mixed: Mixed) -> Grid:
-    """Times are those of the slowest replica's slowest stage, of rows that are one sequence."""
-    shown = {n: n for n in SHOWN}  # sequences of so many tokens, and how long their row is
-    if mixed.rows == "padded":
-        tokens = [atom.tokens for atom in mixed.atoms]
-        shown = {n: tokens[bisect_left(tokens, n)] for n in SHOWN if n <= tokens[-1]}
-    headings = (f"{n // 1024}k ms" for n in shown)
-    numbers = ["replicas", "stages", "longest row", *headings, "visit ms", "anchor ms"]
     rows = []
-    for strategy in mixed.strategies:
-        cells = ["-"] * (3 + len(shown))
+    for strategy, row in zip(mixed.strategies, times, strict=True):
+        cells = ["-"] * 3
         if strategy.replicas:
             stages = max(replica.stages for replica in strategy.replicas)
-            times = [replica.time for replica in strategy.replicas]
             cells = [str(strategy.dp), str(stages), f"{strategy.longest:,}"]
-            cells += [
-                _milliseconds(max(time.sequence_ns(n) + time.per_row_ns for time in times))
-                if n <= strategy.longest
-                else "-"
-                for n in shown.values()
-            ]
-        once = [_milliseconds(ns) for ns in (strategy.visit_ns, strategy.anchor_ns)]
+        cells += [
+            "-" if ns is None else f"{'*' * (ns == best)}{significant(seconds(ns), 3)}"
+            for ns, best in zip(row, least, strict=True)
+        ]
+        once = [f"{seconds(ns) * 1e3:,.1f}" for ns in (strategy.visit_ns, strategy.anchor_ns)]
         rows.append([strategy.name, *cells, *once])
+    headings = (f"to {tokens[atoms[-1]]:,}" for atoms in ranges_of)
+    numbers = ["replicas", "stages", "longest row", *headings, "visit ms", "anchor ms"]
     return Grid(["strategy"], numbers, rows)
-
-
-def _milliseconds(time_ns: int) -> str:
-    return f"{seconds(time_ns) * 1e3:,.1f}"
 
 
 def dispatch_text(document: LengthsDocument) -> list[RenderableType]:
