@@ -10,6 +10,7 @@ from typing import Annotated
 
 from pydantic import Field
 
+from formulations.errors import NoPlanError
 from formulations.fleet import Design
 from formulations.instance import Instance
 from formulations.instance.record import Record
@@ -76,9 +77,14 @@ def fleet_choices(
     instance: Instance,
     designs: Sequence[Design],
     faults: int,
-    size_sets: Mapping[str, Sequence[int]],
+    size_sets: Mapping[tuple[int, ...], str],
 ) -> FleetChoices:
-    """Of templates that were found. Raises NoPlanError where they make no fleet."""
+    """Of templates that were found; size_sets: names by sizes.
+
+    Raises NoPlanError where they make no fleet, PlannerError as `instantiate`.
+    """
+    if not designs:
+        raise NoPlanError("templates: none was found")
     kinds = kinds_of(instance, designs)
     problem, best = starting(instance, designs, kinds, faults)
     batch = instance.workload.global_batch
@@ -118,11 +124,12 @@ def fleet_choices(
         sets=tuple(
             SizeSet(
                 name=name,
-                sizes=tuple(sizes),
+                sizes=sizes,
                 sequences_per_s=rate(sizes, problem.available),
                 after_faults_sequences_per_s=after(sizes),
             )
-            for name, sizes in size_sets.items()
+            for sizes, name in size_sets.items()
+            if sizes
         ),
         options=tuple(
             Option(

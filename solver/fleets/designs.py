@@ -6,6 +6,7 @@ All have one micro-batch size; they are of several sizes, and of every mix of no
 import re
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from math import inf
 from typing import Literal
@@ -288,16 +289,16 @@ def templates_document(
         templates=tuple(results),
     )
     document = _with_coverage(document) if covered else document
-    designs = document.designs
-    if not designs:
-        return document
-    every = {"fewest": document.fewest_sizes, "merging": document.sizes, "all": tuple(sizes)}
-    names: dict[tuple[int, ...], str] = {tuple(sizes): "these"} if asked != "all" else {}
-    for name, members in every.items() if asked == "all" else ():
-        if members:
-            names[members] = f"{names[members]}, {name}" if members in names else name
-    sets = {name: members for members, name in names.items()}
-    return document.but(choices=fleet_choices(generator.instance, designs, faults, sets))
+    sets = {"these": tuple(sizes)}
+    if asked == "all":
+        sets = {"fewest": document.fewest_sizes, "merging": document.sizes, "all": tuple(sizes)}
+    names = dict[tuple[int, ...], str]()
+    for name, members in sets.items() if document.designs else ():
+        names[members] = f"{names[members]}, {name}" if members in names else name
+    with suppress(PlannerError):  # too few pipelines for a fleet, or too many mixes of nodes
+        choices = fleet_choices(generator.instance, document.designs, faults, names)
+        return document.but(choices=choices)
+    return document
 
 
 def _most_pipelines(generator: TemplateGenerator, results: Sequence[TemplateEntry]) -> int:

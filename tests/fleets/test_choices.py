@@ -121,3 +121,12 @@ def test_sizes_asked_for_are_those_of_the_templates() -> None:
         assert document.sizes == sizes
         assert {entry.nodes for entry in document.templates} >= {*sizes}
         assert [row.name for row in present(document.choices).sets] == ["these"]
+
+
+def test_templates_that_make_no_fleet_are_told_all_the_same() -> None:
+    """One micro-batch a step is none for a second pipeline."""
+    instance = enlarged(116)
+    single = instance.but(workload={"global_batch": 1})
+    document = templates_document(TemplateGenerator(single, TemplateOptions(micro_batch=1)), 1)
+    assert document.designs
+    assert document.choices is None
