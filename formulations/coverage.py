@@ -116,37 +116,26 @@ def fewest_sizes(least_size: int, faults: int, most_nodes: int) -> tuple[tuple[i
 
 
 def proof(sizes: Sequence[int], faults: int) -> tuple[str, ...]:
-    """Why numbers of nodes are sums of consecutive sizes, in numbers; one argument a line."""
+    """Why all numbers of nodes are sums of sizes that cover them; one argument a line."""
     low, high, first = min(sizes), max(sizes), faults + 1
     if high == 1:
         return (
             "Every node is a pipeline, so every number of nodes from "
             f"{first} on is covered, by as many pipelines.",
         )
-    if low == high:
-        return (f"There is one size alone, so only multiples of {low} are covered.",)
-    runs = (
+    needed = least_consecutive(low, faults)
+    if [*sizes] != [*range(low, high + 1)] or len(sizes) < needed:
+        return (f"By how many pipelines of {first} or more, by dynamic programming over all sums:",)
+    return (
         f"x pipelines of {low} to {high} nodes hold every number from {low}x to {high}x: start "
         f"with {low} each and enlarge one by one node at a time. So N nodes are ceil(N / {high}) "
-        f"to floor(N / {low}) pipelines, where that is {first} or more."
-    )
-    needed = least_consecutive(low, faults)
-    if len(sizes) >= needed:
-        return (
-            runs,
-            f"Between x and x + 1 pipelines no number is left out while {high}x + 1 >= {low}(x + 1)"
-            f": at x = {first}, {high * first + 1} >= {low * (first + 1)}, and so for every x >= "
-            f"{first}. Hence every number of nodes from {first * low} on is covered, and no lower "
-            f"one is: {first} pipelines need {first * low}.",
-            f"{needed} consecutive sizes from {low} on are needed for that: "
-            f"1 + ceil(({low} - 1) / {first}).",
-        )
-    ends = next(x for x in range(first, low) if high * x + 1 >= low * (x + 1))
-    return (
-        runs,
-        f"Numbers are left out between {high}x and {low}(x + 1) for x < {ends}; from x = {ends} "
-        f"on none is, so every number of nodes from {ends * low} on is covered. All from "
-        f"{first * low} on would take {needed} consecutive sizes: 1 + ceil(({low} - 1) / {first}).",
+        f"to floor(N / {low}) pipelines, where that is {first} or more.",
+        f"Between x and x + 1 pipelines no number is left out while {high}x + 1 >= {low}(x + 1)"
+        f": at x = {first}, {high * first + 1} >= {low * (first + 1)}, and so for every x >= "
+        f"{first}. Hence every number of nodes from {first * low} on is covered, and no lower "
+        f"one is: {first} pipelines need {first * low}.",
+        f"{needed} consecutive sizes from {low} on are needed for that: "
+        f"1 + ceil(({low} - 1) / {first}).",
     )
 
 

@@ -320,17 +320,12 @@ def _with_coverage(document: TemplatesDocument) -> TemplatesDocument:
     """With the argument that there are enough sizes, and what fewer would do."""
     least_nodes, faults, total = document.least_nodes, document.faults, document.available
     first = (faults + 1) * least_nodes
-    by_sums = (
-        f"Every number of nodes from {first} to {total} is a sum of {faults + 1} or more of these "
-        "sizes, by dynamic programming over all of them."
-    )
-    consecutive = document.sizes == tuple(range(document.sizes[0], document.sizes[-1] + 1))
     fewest, proved = fewest_sizes(least_nodes, faults, total)
     # Numbers of nodes with few pipelines to spare, where merging is hardest, and one above the
     # least: few enough to try every way to run and to lose a node.
     tried = range(first + 1, min(total, first + 2 * least_nodes + 8) + 1)
     return document.but(
-        coverage=proof(document.sizes, faults) if consecutive else (by_sums,),
+        coverage=proof(document.sizes, faults),
         pipelines=ways(document.sizes, faults, range(first, total + 1)),
         fewest_sizes=fewest,
         fewest_proved=proved,
