@@ -185,7 +185,7 @@ class _FreeOrder:
         if not self.zones.known:
             return sends
         here, there = ([j for j, _ in end] for end in ends)
-        across = self.zones.sends(here, there, self.width)
+        across = self.zones.terms.sends_ns(here, there, self.width)
         return [tuple(map(max, *pair)) for pair in zip(sends, across, strict=True)]
 
     def _embedding_ns(self, stage: int, step: _Step) -> int:
