@@ -159,13 +159,10 @@ class NodeAssigner:
 
     def __init__(self, situation: Situation, templates: Sequence[Template]) -> None:
         self._situation, self._templates = situation, templates
-        self._positions = [
-            _Position(q, group, layers)
-            for q, template in enumerate(templates)
-            for group, layers in zip(
-                template.node_groups, layers_by_position(template), strict=True
-            )
-        ]
+        self._positions = list[_Position]()
+        for q, template in enumerate(templates):
+            pairs = zip(template.node_groups, layers_by_position(template), strict=True)
+            self._positions += [_Position(q, *pair) for pair in pairs]
         self._layers = [situation.holdings.get(node, range(0)) for node in situation.ready]
         self._bytes_before = [0, *accumulate(situation.layer_bytes)]
 

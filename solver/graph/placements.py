@@ -185,12 +185,8 @@ def fixed_order(
         column = [j + columns.first(k, m) for j, m in zip(groups, shares, strict=True)]
         allowed = by_message(tables, k, allowed_layers(intervals, k, groups, shares))
         same = np.zeros(len(allowed), dtype=np.int64)
-        send = np.array(
-            [
-                [replicas.send_ns[(k - 1) % p][n] if k else 0 for replicas in classes]
-                for n in allowed
-            ]
-        )
+        before = [replicas.send_ns[(k - 1) % p] for replicas in classes] if k else []
+        send = np.array([[sends[n] for sends in before] or [0] * len(classes) for n in allowed])
         stages.append(
             Arcs(
                 source=same,
