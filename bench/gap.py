@@ -32,10 +32,11 @@ from formulations.space import configs
 from solver.heuristics.baselines import (
     Found,
     amp_plans,
-    equal_split_plan,
+    equal_split_of,
     megatron_rule,
-    minmax_plan,
+    minmax_of,
 )
+from solver.heuristics.node_orders import best_plan
 from solver.options import SolveOptions
 from solver.result import Result, SearchLog, Status, Termination, objective_weight
 from solver.search import by_model
@@ -77,12 +78,14 @@ def _outcome(
 
 def minmax(instance: Instance, options: SolveOptions) -> Result:
     """Min-max splits of all configurations and FASOP's node orders, the best by simulation."""
-    return _outcome(instance, lambda i, stop: minmax_plan(i, configs(i), stop=stop), options)
+    return _outcome(instance, lambda i, stop: best_plan(i, configs(i), minmax_of, stop), options)
 
 
 def equal(instance: Instance, options: SolveOptions) -> Result:
     """Even splits of the same configurations and orders, the best by simulation."""
-    return _outcome(instance, lambda i, stop: equal_split_plan(i, configs(i), stop=stop), options)
+    return _outcome(
+        instance, lambda i, stop: best_plan(i, configs(i), equal_split_of, stop), options
+    )
 
 
 def megatron(instance: Instance, options: SolveOptions) -> Result:

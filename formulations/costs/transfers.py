@@ -107,6 +107,22 @@ class ZoneTerms:
             for n in self.tables.tensors
         )
 
+    def sends_ns(
+        self, before: Sequence[int], after: Sequence[int], width: int = 1
+    ) -> list[tuple[int, ...]]:
+        """[N][K] messages of `width` replicas each from group to group; 0 inside a zone.
+
+        All that go from one zone to another share the link between them.
+        """
+        zone, none = self.zone_of_group, (0,) * len(self.tables.tensors)
+        flows = Counter((zone[i], zone[j]) for i, j in zip(before, after, strict=True))
+        if all(y == z for y, z in flows):
+            return [none] * len(before)
+        return [
+            self.send_ns(i, j, flows[zone[i], zone[j]] * width) if zone[i] != zone[j] else none
+            for i, j in zip(before, after, strict=True)
+        ]
+
     def ring_rate(self, pair: Pair, stages: int) -> RingRate:
         """Of a link that the rings of so many stages share, each as wide as the widest used."""
         widest = widest_group(self.tables.config)
@@ -143,16 +159,7 @@ class ZoneCrossings:
 
         The last stage sends to the first, where slots have several chunks.
         """
-        after, none = (k + 1) % len(self.zones), (0,) * len(self.terms.tables.tensors)
-        if self.zones[k] == self.zones[after]:
-            return [none] * len(self.zones[k])
-        pairs = list(zip(self.zones[k], self.zones[after], strict=True))
-        flows = Counter(pairs)
-        ends = zip(self.stages[k], self.stages[after], strict=True)
-        return [
-            self.terms.send_ns(i, j, flows[pair]) if pair[0] != pair[1] else none
-            for (i, j), pair in zip(ends, pairs, strict=True)
-        ]
+        return self.terms.sends_ns(self.stages[k], self.stages[(k + 1) % len(self.stages)])
 
     def ring(self, k: int) -> ZoneRing | None:
         """Rate and latency of the slowest links between zones of stage k's ring."""

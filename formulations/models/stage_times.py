@@ -87,13 +87,10 @@ class StageTimes:
             self._stage_times(f"time_{o}", table) for o, table in enumerate(self.tables.passes)
         ]
         if config.vpp > 1:
-            self._ways = {
-                (d, r): ways
-                for d in range(config.pp)
-                for replicas in self._alike
-                for ways in [self._new_ways(d, replicas[0])]
-                for r in replicas
-            }
+            self._ways = dict[tuple[int, int], list[Literal]]()
+            for d, replicas in product(range(config.pp), self._alike):
+                ways = self._new_ways(d, replicas[0])
+                self._ways |= {(d, r): ways for r in replicas}
             for d in range(config.pp):
                 self._fit_chunks(d)
         for k, backward in enumerate(self.times[1]):

@@ -84,9 +84,7 @@ def closed_forms(
     bounds = ClosedForms(instance, configs, times)
     return [
         ClosedForm(filling, "filling") if filling > work else ClosedForm(work, "work")
-        for work, filling in zip(
-            bounds.work_ns().tolist(), bounds.filling_ns().tolist(), strict=True
-        )
+        for work, filling in np.stack([bounds.work_ns(), bounds.filling_ns()], axis=1).tolist()
     ]
 
 

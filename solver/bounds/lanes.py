@@ -169,14 +169,6 @@ MARGIN = 1e-9
 Hosts = tuple[int, ...] | None  #: the classes that a stage stands on; None while undecided
 
 
-@dataclass(frozen=True)
-class Stages:
-    """What may be used: per stage [n, n] its layers, and its hosts."""
-
-    layers: tuple[Mask, ...]
-    hosts: tuple[Hosts, ...]
-
-
 class Lane:
     """Any lane of a configuration whose places are dealt out as `places` says; J classes."""
 
@@ -233,11 +225,6 @@ class Lane:
         """A step time that no plan is below whose lanes have `total` micro-batches, by `most`."""
         return int(total / float(np.array(self.places.there) @ self._speeds) * (1 - MARGIN))
 
-    def everything(self) -> Stages:
-        """All layers on all stages, hosts undecided."""
-        pp = self.tables.config.pp
-        return Stages((self.intervals.allowed,) * pp, (None,) * pp)
-
     def _steps_of(self, counts: Counts) -> list[list[Step]]:
         """Steps of a lane with exactly these counts."""
         if counts not in self._steps:
@@ -247,17 +234,22 @@ class Lane:
             self._steps[counts] = steps([any_class] * self.tables.config.pp, places) or []
         return self._steps[counts]
 
-    def problem(self, counts: Counts, stages: Stages, share: int = 1) -> SplitProblem:
-        """One replica of a lane with these counts and micro-batches."""
-        arcs, per_stage = list[Arcs](), zip(stages.layers, stages.hosts, strict=True)
-        for k, (ways, (layers, hosts)) in enumerate(
+    def problem(
+        self, counts: Counts, layers: Sequence[Mask], hosts: Sequence[Hosts], share: int
+    ) -> SplitProblem:
+        """One replica of a lane with these counts and micro-batches.
+
+        layers, hosts: per stage [n, n] what it may have, and where it may stand.
+        """
+        arcs, per_stage = list[Arcs](), zip(layers, hosts, strict=True)
+        for k, (ways, (mask, of_stage)) in enumerate(
             zip(self._steps_of(counts), per_stage, strict=True)
         ):
             masks = [
-                layers & self._allowed(k, group, share) & (hosts is None or j in hosts)
+                mask & self._allowed(k, group, share) & (of_stage is None or j in of_stage)
                 for j, group in enumerate(self.classes)
             ]
-            rows = np.array([self._tail(hosts or (j,)) for j in range(len(masks))])
+            rows = np.array([self._tail(of_stage or (j,)) for j in range(len(masks))])
             allowed, tails = [masks[step.what.now] for step in ways], list(self._tails.values())
             arcs.append(self.costs.arcs(k, ways, allowed, rows, tails, share))
         return self.costs.problem(arcs, list(self._tails.values()), share)

@@ -90,17 +90,12 @@ def _missed(problem: SplitProblem, edges: Edges, stage: int) -> Array:
     p = problem.num_devices
     sizes = (np.array([n]) for n in (p, stage, 2 * p, problem.chunks))
     times = (edges.ahead, edges.behind, edges.weight)
-    missed = [
-        sum(
-            int(count[0]) * time
-            for count, time in zip(path, times, strict=True)
-            if time is not None
-        )
-        for path in SCHEDULES[problem.schedule].missed(*sizes)
-    ]
-    better: Array = np.min(
-        [np.broadcast_to(path_ns, edges.forward.shape) for path_ns in missed], axis=0
-    )
+    missed = []
+    for path in SCHEDULES[problem.schedule].missed(*sizes):
+        pairs = zip(path, times, strict=True)
+        path_ns = sum(int(count[0]) * time for count, time in pairs if time is not None)
+        missed.append(np.broadcast_to(path_ns, edges.forward.shape))
+    better: Array = np.min(missed, axis=0)
     return better
 
 

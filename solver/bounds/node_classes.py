@@ -228,14 +228,12 @@ class ClassGraph:
     @cached_property
     def tails(self) -> list[Tail]:
         """[J] of a stage with a node of the class, at least."""
-        return [
-            Tail(
-                interval_sums(costs.sync[0]) + costs.sync[1],
-                optimizer + interval_sums(costs.gather[0]) + costs.gather[1],
-                costs.embedding,
-            )
-            for costs, optimizer in zip(self._least, self.optimizer, strict=True)
-        ]
+        tails = list[Tail]()
+        for costs, optimizer in zip(self._least, self.optimizer, strict=True):
+            (sync, start), (gather, gather_start) = costs.sync, costs.gather
+            finish = optimizer + interval_sums(gather) + gather_start
+            tails.append(Tail(interval_sums(sync) + start, finish, costs.embedding))
+        return tails
 
     def arcs(
         self,

@@ -109,10 +109,7 @@ def send_ns(columns: ConfigColumns) -> Numbers:
     instance, boundaries = columns.instance, columns.pp - 1
     configs, which = columns.alike(columns.total)
     sizes = [
-        [
-            send_bytes(instance, group_degrees, config.micro_batch)
-            for group_degrees in config.degrees
-        ]
+        [send_bytes(instance, degrees, config.micro_batch) for degrees in config.degrees]
         for config in configs
     ]
     size = np.array(sizes)[which]

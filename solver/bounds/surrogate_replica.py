@@ -32,7 +32,7 @@ from solver.graph.all_orders import lane_width
 from solver.graph.cuts import evaluate
 from solver.graph.edges import Layers, build_layers, taken
 from solver.graph.placements import allowed_layers
-from solver.graph.problem import Array, Intervals, Mask, SplitProblem
+from solver.graph.problem import Arcs, Array, Intervals, Mask, SplitProblem
 from solver.interrupt import Stop
 
 #: The units that weights may be rounded down to: whoever keeps to the weight keeps to that.
@@ -103,14 +103,11 @@ class SurrogateReplica:
         if stages is None:
             return None
         tails, rows = self.costs.tails, np.arange(len(self.slots))
-        arcs = [
-            self.costs.arcs(
-                k, ways, [mask[step.what.now] for step in ways], rows, tails, self.micro_batches
-            )
-            for k, (ways, mask) in enumerate(zip(stages, masks, strict=True))
-            if all(stages)
-        ]
-        return self.costs.problem(arcs, tails, self.micro_batches)
+        arcs, share = list[Arcs](), self.micro_batches
+        for k, ways in enumerate(stages if all(stages) else ()):
+            allowed = [masks[k][step.what.now] for step in ways]
+            arcs.append(self.costs.arcs(k, ways, allowed, rows, tails, share))
+        return self.costs.problem(arcs, tails, share)
 
 
 class Relaxation:
@@ -191,16 +188,10 @@ class Relaxation:
         ]
         if bounds.bound_ns > self.bound_ns:
             self.bound_ns, self.groups = bounds.bound_ns, graph.order(arcs[0].tolist())
-            stages = [
-                replace(
-                    stage,
-                    allowed=tuple(
-                        allowed & mask[i]
-                        for allowed, i in zip(stage.allowed, stage.tail, strict=True)
-                    ),
-                )
-                for stage, mask in zip(graph.stages, masks, strict=True)
-            ]
+            stages = list[Arcs]()
+            for stage, mask in zip(graph.stages, masks, strict=True):
+                rows = zip(stage.allowed, stage.tail, strict=True)
+                stages.append(replace(stage, allowed=tuple(of_arc & mask[i] for of_arc, i in rows)))
             self.problem = replace(graph, stages=tuple(stages))
         return False
 
@@ -223,11 +214,8 @@ def order_along(tables: CostTables, groups: Sequence[int]) -> tuple[int, ...]:
             spare = {j: nodes_left[j] * sizes[j] - needed[j] for j, n in enumerate(nodes_left) if n}
             most_spare = max(spare.values())
             others = [j for j, slots in spare.items() if slots > 0 or slots == most_spare]
-            group = (
-                wanted
-                if nodes_left[wanted]
-                else min(others, key=lambda j: abs(times[j] - times[wanted]))
-            )
+            nearest = min(others, key=lambda j: abs(times[j] - times[wanted]))
+            group = wanted if nodes_left[wanted] else nearest
             order.append(group)
             nodes_left[group] -= 1
             filled += sizes[group]

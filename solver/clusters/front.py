@@ -220,18 +220,8 @@ class Front:
     def best(self) -> list[Point]:
         """Points that no other dominates, fastest first."""
         points = [point for of_cluster in self.points.values() for point in of_cluster]
-        front = [
-            candidate
-            for candidate in points
-            if not any(point.dominates(candidate) for point in points)
-        ]
-        return sorted(
-            front,
-            key=lambda candidate: (
-                candidate.step_time_ns * candidate.terms.slowdown,
-                candidate.figures,
-            ),
-        )
+        front = [point for point in points if not any(p.dominates(point) for p in points)]
+        return sorted(front, key=lambda p: (p.step_time_ns * p.terms.slowdown, p.figures))
 
     def dominating(self, counts: Counts, bound_ns: int) -> Point | None:
         """The point of another cluster that dominates plans of this one soonest, if one does.

@@ -102,11 +102,9 @@ class Members:
     def packed_ns(self, counts: Counts, below_ns: float) -> int:
         """The same by whole blocks, for configurations that it may raise towards `below_ns`."""
         space, times = list(self.space(counts)), self.times.afresh()
-        forms = times.forms(space)
-        pairs = list(zip(space, forms, strict=True))
-        near = [pair for pair in pairs if pair[1].bound_ns < below_ns and not pair[0].per_stage]
-        others = [form.bound_ns for _, form in set(pairs) - set(near)]
-        return min([*times.packed_ns([config for config, _ in near]), *others])
+        pairs = list(zip(space, (form.bound_ns for form in times.forms(space)), strict=True))
+        near = [config for config, bound_ns in pairs if bound_ns < below_ns]
+        return min([*times.packed_ns(near), *(ns for _, ns in pairs if ns >= below_ns)])
 
     def known(self, task: MemberTask) -> MemberClosing | None:
         """What a study knows of a cluster; StudyError for a plan that is not what it is said to be.
@@ -182,17 +180,12 @@ def member_plan(family: Family, plan: Plan) -> Plan:
     number: dict[int, int] = {}
     for first, count in zip(wide, used, strict=True):
         number |= {first + i: len(number) + i for i in range(count)}
-
-    replicas = tuple(
-        replica.but(
-            stages=tuple(
-                stage.but(group={"node": number[stage.group.node]}) for stage in replica.stages
-            )
-        )
-        for replica in plan.replicas
-    )
+    replicas = []
+    for replica in plan.replicas:
+        stages = (stage.but(group={"node": number[stage.group.node]}) for stage in replica.stages)
+        replicas.append(replica.but(stages=tuple(stages)))
     order = tuple(number[node] for node in plan.node_order)
-    return Plan(config=member_config(plan.config), node_order=order, replicas=replicas)
+    return Plan(config=member_config(plan.config), node_order=order, replicas=tuple(replicas))
 
 
 #: Of notes in a study, before what was asked.

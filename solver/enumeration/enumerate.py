@@ -109,16 +109,9 @@ class Enumerator:
         if memory is None or k < p:
             return True
         chunk_edges = [*(prefixes.edges[s, parent] for s in range(k % p, k, p)), edge]
-        layers = self.layers[k % p :: p]
-        first, last = (
-            np.array(
-                [
-                    getattr(stage_edges, name)[at]
-                    for stage_edges, at in zip(layers, chunk_edges, strict=False)
-                ]
-            )
-            for name in ("start", "end")
-        )
+        chunks = list(zip(self.layers[k % p :: p], chunk_edges, strict=False))
+        first = np.array([edges.start[at] for edges, at in chunks])
+        last = np.array([edges.end[at] for edges, at in chunks])
         return memory.fits(k % p, first, last)
 
     def _finish(self, prefixes: Prefixes, stop: Stop) -> int:

@@ -36,7 +36,7 @@ from formulations.costs.placement import Placer
 from formulations.costs.plan_costs import split_costs
 from formulations.decisions import Decisions
 from formulations.units import ceil_div
-from solver.bounds.lanes import Counts, Lane, Stages, dealt, lane_places, needed, together
+from solver.bounds.lanes import Counts, Hosts, Lane, dealt, lane_places, needed, together
 from solver.bounds.largest_share import shared_out
 from solver.enumeration.engine import ConfigAnswer, solve_split
 from solver.enumeration.enumerate import below
@@ -56,9 +56,13 @@ FURTHER = 1.01
 
 @dataclass(frozen=True)
 class Remaining:
-    """What plans below a cutoff may use; by counts of a lane, least and largest share."""
+    """What plans below a cutoff may use: per stage [n, n] its layers, and its hosts.
 
-    stages: Stages
+    needed, largest: by counts of a lane, least and largest share.
+    """
+
+    layers: tuple[Mask, ...]
+    hosts: tuple[Hosts, ...]
     needed: dict[Counts, int]
     largest: dict[Counts, int]
 
@@ -67,7 +71,7 @@ class Uneven:
     """The plans of one configuration; if `split`, those none of whose stages spans zones."""
 
     def __init__(self, intervals: Intervals, placer: Placer, split: bool = False) -> None:
-        self.tables, self.placer = intervals.tables, placer
+        self.tables, self.placer, self.allowed = intervals.tables, placer, intervals.allowed
         self.places = lane_places(intervals, placer, split)
         self.lane = Lane(intervals, placer, self.places, split)
         self.total = ceil_div(self.tables.num_micro_batches, self.places.width)
@@ -79,10 +83,9 @@ class Uneven:
     def everything(self, cutoff: int) -> Remaining:
         """All plans below the cutoff, as far as the work of a lane tells."""
         largest = {c: min(self.most, self.lane.most(c, cutoff)) for c in self.places.counts()}
-        least_shares = self._needed(largest)
-        return Remaining(
-            self.lane.everything(), least_shares, {c: largest[c] for c in least_shares}
-        )
+        least_shares, pp = self._needed(largest), self.tables.config.pp
+        largest = {c: largest[c] for c in least_shares}
+        return Remaining((self.allowed,) * pp, (None,) * pp, least_shares, largest)
 
     def thinned(
         self, remaining: Remaining, cutoff: int, stop: Stop = lambda: False
@@ -105,12 +108,12 @@ class Uneven:
                 self._shared(
                     mask, {c: stage_runs[k] for c, stage_runs in runs.items() if c in least_shares}
                 )
-                for k, mask in enumerate(remaining.stages.layers)
+                for k, mask in enumerate(remaining.layers)
             )
             if not all(mask.any() for mask in layers):
                 return None
             largest = {c: largest[c] for c in least_shares}
-            remaining = Remaining(replace(remaining.stages, layers=layers), least_shares, largest)
+            remaining = Remaining(layers, remaining.hosts, least_shares, largest)
         return remaining
 
     def _needed(self, largest: Mapping[Counts, int]) -> dict[Counts, int]:
@@ -134,7 +137,8 @@ class Uneven:
                 return None
             if counts not in least_shares:
                 continue
-            problem = self.lane.problem(counts, remaining.stages, least_shares[counts])
+            least = least_shares[counts]
+            problem = self.lane.problem(counts, remaining.layers, remaining.hosts, least)
             shared = shared_out(problem, self.lane.room, cutoff, least_shares[counts])
             largest[counts] = min(self.most, shared.largest) if shared else 0
             least_shares = self._needed(largest)
@@ -186,7 +190,7 @@ class Uneven:
 
 def _size(remaining: Remaining) -> int:
     """Changes whenever less is left."""
-    runs = sum(int(mask.sum()) for mask in remaining.stages.layers)
+    runs = sum(int(mask.sum()) for mask in remaining.layers)
     return runs + sum(
         1 + most_share - remaining.needed[counts]
         for counts, most_share in remaining.largest.items()
@@ -250,27 +254,27 @@ def dealt_from_below(
 
 def _parts(remaining: Remaining) -> Iterator[Remaining]:
     """One for every run of layers of the stage with the fewest of several; none if all have one."""
-    sizes = [int(mask.sum()) for mask in remaining.stages.layers]
+    sizes = [int(mask.sum()) for mask in remaining.layers]
     several = [k for k, size in enumerate(sizes) if size > 1]
     if several:
         k = min(several, key=lambda k: sizes[k])
-        for start, end in np.argwhere(remaining.stages.layers[k]).tolist():
-            layers = list(remaining.stages.layers)
+        for start, end in np.argwhere(remaining.layers[k]).tolist():
+            layers = list(remaining.layers)
             layers[k] = np.zeros_like(layers[k])
             layers[k][start, end] = True
-            yield replace(remaining, stages=replace(remaining.stages, layers=tuple(layers)))
+            yield replace(remaining, layers=tuple(layers))
 
 
 def _hosted(lanes: Uneven, remaining: Remaining, order: tuple[int, ...]) -> Iterator[Remaining]:
     """One for every choice of classes of an undecided stage, of several in the dealing if any."""
     number, classes = lanes.places.number, range(len(lanes.places.classes))
-    undecided = [k for k, hosts in enumerate(remaining.stages.hosts) if hosts is None]
+    undecided = [k for k, hosts in enumerate(remaining.hosts) if hosts is None]
     mixed = [k for k in undecided if len(set(order[k * number : (k + 1) * number])) > 1]
     k = (mixed or undecided)[0]
     for size in range(1, min(len(classes), number) + 1):
         for hosts in combinations(classes, size):
-            chosen = (*remaining.stages.hosts[:k], hosts, *remaining.stages.hosts[k + 1 :])
-            yield replace(remaining, stages=replace(remaining.stages, hosts=chosen))
+            chosen = (*remaining.hosts[:k], hosts, *remaining.hosts[k + 1 :])
+            yield replace(remaining, hosts=chosen)
 
 
 def _dealing(lanes: Uneven, remaining: Remaining, cutoff: int) -> tuple[Decisions, int] | None:
@@ -283,7 +287,7 @@ def _dealing(lanes: Uneven, remaining: Remaining, cutoff: int) -> tuple[Decision
     ways: dict[Counts, tuple[int, tuple[int, ...]]] = {}
     for counts, least_share in remaining.needed.items():
         for share in range(remaining.largest[counts], least_share - 1, -1):
-            problem = lanes.lane.problem(counts, remaining.stages, share)
+            problem = lanes.lane.problem(counts, remaining.layers, remaining.hosts, share)
             arcs = solve_split(problem, cutoff).arcs
             if arcs is not None:
                 ways[counts] = share, problem.order(arcs.tolist())
@@ -297,7 +301,7 @@ def _dealing(lanes: Uneven, remaining: Remaining, cutoff: int) -> tuple[Decision
     order = tuple(
         group for stage in zip(*(groups for _, groups in chosen), strict=True) for group in stage
     )
-    split = (0, *(int(np.argwhere(mask)[0, 1]) for mask in remaining.stages.layers))
+    split = (0, *(int(np.argwhere(mask)[0, 1]) for mask in remaining.layers))
     each = [share for share, _ in chosen for _ in range(lanes.places.width)]
     # Shares that add up to all micro-batches: the largest ones less by what is over.
     for _ in range(sum(each) - lanes.tables.num_micro_batches):

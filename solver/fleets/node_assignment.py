@@ -159,35 +159,26 @@ class NodeAssigner:
 
     def __init__(self, situation: Situation, templates: Sequence[Template]) -> None:
         self._situation, self._templates = situation, templates
-        self._positions = [
-            _Position(q, group, layers)
-            for q, template in enumerate(templates)
-            for group, layers in zip(
-                template.node_groups, layers_by_position(template), strict=True
-            )
-        ]
+        self._positions = list[_Position]()
+        for q, template in enumerate(templates):
+            pairs = zip(template.node_groups, layers_by_position(template), strict=True)
+            self._positions += [_Position(q, *pair) for pair in pairs]
         self._layers = [situation.holdings.get(node, range(0)) for node in situation.ready]
         self._bytes_before = [0, *accumulate(situation.layer_bytes)]
-
-    def _lacking(self, rows: Sequence[int], columns: Sequence[int]) -> Array:
-        """Bytes to receive for some positions on some nodes."""
-        groups = [self._situation.groups[node] for node in self._situation.ready]
-        before = self._bytes_before
-        lacking = np.full((len(rows), len(columns)), FORBIDDEN, dtype=np.int64)
-        for r, row in enumerate(rows):
-            _, group, layers = self._positions[row]
-            for c, column in enumerate(columns):
-                if groups[column] == group:
-                    have = self._layers[column]
-                    start, end = max(layers.start, have.start), min(layers.stop, have.stop)
-                    present = before[end] - before[start] if start < end else 0
-                    lacking[r, c] = before[layers.stop] - before[layers.start] - present
-        return lacking
 
     @cached_property
     def _all_bytes(self) -> Array:
         """[positions, nodes] bytes to receive."""
-        return self._lacking(range(len(self._positions)), range(len(self._layers)))
+        groups = [self._situation.groups[node] for node in self._situation.ready]
+        before = self._bytes_before
+        lacking = np.full((len(self._positions), len(groups)), FORBIDDEN, dtype=np.int64)
+        for row, (_, group, layers) in enumerate(self._positions):
+            for column, have in enumerate(self._layers):
+                if groups[column] == group:
+                    start, end = max(layers.start, have.start), min(layers.stop, have.stop)
+                    present = before[end] - before[start] if start < end else 0
+                    lacking[row, column] = before[layers.stop] - before[layers.start] - present
+        return lacking
 
     @cached_property
     def _all_ns(self) -> Array:
@@ -243,54 +234,23 @@ class NodeAssigner:
         Fewest bytes of all, and fewest among the assignments that are fastest to receive: the one
         that is faster with its sources. Ties stay with the pipeline that a node was in.
         """
-        assignments = [self._with_copies(self._with_fewest_bytes())]
+        assignments = [self._with_copies(self._cheapest(self._all_bytes))]
         if len(self._positions) <= LARGE:
             fast = self._all_ns <= self._least_ns
             costs = np.where(fast, self._all_bytes, FORBIDDEN)
-            rows, columns = map(range, costs.shape)
-            assignments.append(self._with_copies(self._cheapest(costs, rows, columns)))
+            assignments.append(self._with_copies(self._cheapest(costs)))
         return min(assignments, key=lambda assignment: assignment.transfer_ns)
 
-    def _with_fewest_bytes(self) -> list[int]:
-        """A column for every position, with the least sum of bytes.
-
-        Positions take nodes that hold just their layers, as many as there are. Proof that some
-        least sum does so. Let v hold just the layers R of position P, but take Q with layers S,
-        while w takes P. With v on P and w on Q nothing is received for P, and for Q what S has
-        beyond w's layers W. That is no more than what S has beyond R plus what R has beyond W,
-        which v and w received before. All four are of one node group.
-        """
-        situation, former = self._situation, self._situation.former
-        pools: dict[tuple[int, range], list[int]] = {}
-        for column, (node, layers) in enumerate(zip(situation.ready, self._layers, strict=True)):
-            pools.setdefault((situation.groups[node], layers), []).append(column)
-        chosen = dict[int, int]()
-        for only_partner in (True, False):  # nodes of the position's partner first
-            for row, position in enumerate(self._positions):
-                pool = pools.get((position.group, position.layers), [])
-                for column in pool if row not in chosen else ():
-                    home = former.get(situation.ready[column])
-                    if not only_partner or home == self._partner_of[position.pipeline]:
-                        chosen[row] = column
-                        pool.remove(column)
-                        break
-        rows = [row for row in range(len(self._positions)) if row not in chosen]
-        taken = set(chosen.values())
-        columns = [c for c in range(len(situation.ready)) if c not in taken]
-        rest = self._cheapest(self._lacking(rows, columns), rows, columns)
-        chosen |= dict(zip(rows, rest, strict=True))
-        return [chosen[row] for row in range(len(self._positions))]
-
-    def _cheapest(self, costs: Array, rows: Sequence[int], columns: Sequence[int]) -> list[int]:
-        """Columns for rows: bytes first; of equal ones one that stays with its pipeline."""
+    def _cheapest(self, costs: Array) -> list[int]:
+        """A column for every position: bytes first; of equal ones nodes that stay in a pipeline."""
         former = self._situation.former
-        homes = [former.get(self._situation.ready[column]) for column in columns]
-        partners = [self._partner_of[self._positions[row].pipeline] for row in rows]
+        homes = [former.get(node) for node in self._situation.ready]
+        partners = [self._partner_of[position.pipeline] for position in self._positions]
         moves = [[home != partner for home in homes] for partner in partners]
         extra = np.array(moves, dtype=np.int64).reshape(costs.shape)
-        chosen = cheapest(np.where(costs == FORBIDDEN, FORBIDDEN, costs * (len(rows) + 1) + extra))
+        chosen = cheapest(np.where(costs == FORBIDDEN, FORBIDDEN, costs * (len(costs) + 1) + extra))
         assert chosen is not None
-        return [columns[column] for column in chosen]
+        return [int(column) for column in chosen]
 
     def _with_copies(self, chosen: Sequence[int]) -> NodeAssignment:
         situation = self._situation

@@ -98,15 +98,10 @@ def kinds_of(instance: Instance, designs: Sequence[Design]) -> tuple[PipelineKin
     max_micro_batches = instance.workload.global_batch // designs[0].strategy.micro_batch
     groups = len(instance.cluster.groups)
     pipelines = min(sum(group.nodes for group in instance.cluster.groups), max_micro_batches)
-    return tuple(
-        PipelineKind(
-            nodes=design.template.counts(groups),
-            times_ns=tuple(
-                step_times_ns(
-                    template_costs(instance, design.strategy, design.template), max_micro_batches
-                )
-            ),
-            exchanges_ns=exchange_times_ns(instance, design, pipelines),
-        )
-        for design in designs
-    )
+    kinds = []
+    for design in designs:
+        costs = template_costs(instance, design.strategy, design.template)
+        times_ns = tuple(step_times_ns(costs, max_micro_batches))
+        exchanges_ns = exchange_times_ns(instance, design, pipelines)
+        kinds.append(PipelineKind(design.template.counts(groups), times_ns, exchanges_ns))
+    return tuple(kinds)

@@ -51,53 +51,46 @@ class _Step:
 _Moves = list[list[Move[_Step]]]
 
 
-@dataclass(frozen=True)
-class _Steps:
+@lru_cache(maxsize=256)  # all configurations with these nodes and degrees share the steps
+def _stages(
+    sizes: tuple[int, ...],
+    counts: tuple[int, ...],
+    parts: tuple[Part, ...],
+    ends: frozenset[tuple[Part, Part]],
+    dp: int,
+    pp: int,
+    max_steps: int,
+) -> _Moves | None:
     """All orders of nodes with `sizes` slots, `counts` of them, over p stages of dp slots.
 
     parts: of every group. ends: those of a first and a last stage together, where the first counts
-    for the last; else none.
+    for the last; else none. None if there are more than `max_steps`.
     """
 
-    sizes: tuple[int, ...]
-    counts: tuple[int, ...]
-    parts: tuple[Part, ...]
-    ends: frozenset[tuple[Part, Part]]
-    dp: int
-    pp: int
-
-    def _covers(self, state: _State, first: int) -> Iterator[Cover]:
+    def covers(state: _State, first: int) -> Iterator[Cover]:
         """Ways to cover the stage from slot `first`: nodes used, nodes, groups that begin."""
-        last = tuple(n for n in state.nodes if n[1] + self.sizes[n[0]] > first)
+        last = tuple(n for n in state.nodes if n[1] + sizes[n[0]] > first)
         stack: list[Cover] = [(state.used, last, ())]
         while stack:
             used, nodes, begins = stack.pop()
-            end = nodes[-1][1] + self.sizes[nodes[-1][0]] if nodes else first
-            if end >= first + self.dp:
+            end = nodes[-1][1] + sizes[nodes[-1][0]] if nodes else first
+            if end >= first + dp:
                 yield used, nodes, begins
                 continue
-            for j, count in enumerate(self.counts):
-                apart = bool(nodes) and self.parts[j] != self.parts[nodes[-1][0]]
+            for j, count in enumerate(counts):
+                apart = bool(nodes) and parts[j] != parts[nodes[-1][0]]
                 if used[j] < count and not apart:
                     more = (*used[:j], used[j] + 1, *used[j + 1 :])
                     stack.append((more, (*nodes, (j, end)), (*begins, j)))
 
-    def stages(self, max_steps: int) -> _Moves | None:
-        """The steps of every stage; None if there are more than `max_steps`."""
+    def moves(k: int, state: _State) -> Iterator[tuple[_State, _Step]]:
+        for used, nodes, begins in covers(state, k * dp):
+            part = parts[nodes[0][0]]
+            origin = part if ends and k == 0 else state.origin
+            if not ends or k + 1 < pp or (origin, part) in ends:
+                yield _State(used, nodes, origin), _Step(state.nodes, nodes, begins, origin)
 
-        def moves(k: int, state: _State) -> Iterator[tuple[_State, _Step]]:
-            for used, nodes, begins in self._covers(state, k * self.dp):
-                part = self.parts[nodes[0][0]]
-                origin = part if self.ends and k == 0 else state.origin
-                if not self.ends or k + 1 < self.pp or (origin, part) in self.ends:
-                    step = _Step(state.nodes, nodes, begins, origin)
-                    yield _State(used, nodes, origin), step
-
-        return walk(_State((0,) * len(self.counts), (), (0, 0)), self.pp, moves, max_steps)
-
-
-#: Steps that all configurations with these nodes and degrees share.
-_stages = lru_cache(maxsize=256)(_Steps.stages)
+    return walk(_State((0,) * len(counts), (), (0, 0)), pp, moves, max_steps)
 
 
 def lane_width(tables: CostTables) -> int:
@@ -140,8 +133,8 @@ class _FreeOrder:
             for first, last in product(parts if limited or self.tables.tied else (), repeat=2)
             if may_follow(instance, config.zero, degrees[first[1]], degrees[last[1]], True)
         )
-        steps = _Steps(self.sizes, config.nodes_used, parts, ends, config.dp, config.pp)
-        return _stages(steps, ARC_LIMIT // len(self.lanes))
+        most = ARC_LIMIT // len(self.lanes)
+        return _stages(self.sizes, config.nodes_used, parts, ends, config.dp, config.pp, most)
 
     def _tail(self, stage: int, nodes: tuple[Node, ...], again: bool) -> int:
         """Row of a stage on these nodes; again: of a later chunk, without what comes once."""
@@ -185,7 +178,7 @@ class _FreeOrder:
         if not self.zones.known:
             return sends
         here, there = ([j for j, _ in end] for end in ends)
-        across = self.zones.sends(here, there, self.width)
+        across = self.zones.terms.sends_ns(here, there, self.width)
         return [tuple(map(max, *pair)) for pair in zip(sends, across, strict=True)]
 
     def _embedding_ns(self, stage: int, step: _Step) -> int:
@@ -213,13 +206,8 @@ class _FreeOrder:
         elif s:
             # From the last stage around to the first one, as far as its nodes decide it.
             last = (config.pp - 1) * config.dp
-            sends = [
-                [
-                    self.placer.terms(*n).send_ns[last + r]
-                    for r, n in zip(self.lanes, nodes, strict=True)
-                ]
-                for nodes in owners
-            ]
+            pairs = [zip(self.lanes, nodes, strict=True) for nodes in owners]
+            sends = [[self.placer.terms(*n).send_ns[last + r] for r, n in pair] for pair in pairs]
         else:
             sends = [none] * len(steps)
         columns = [tuple(j for j, _ in nodes) for nodes in owners]

@@ -59,13 +59,10 @@ class LeastChunks:
         """[2, W, J, S, n] forward and backward, by what is recomputed."""
         problem, ways = self.problem, self.intervals.tables.recompute_ns
         forward = np.stack([self._least(column_ns) for column_ns in problem.forward])
-        backward = [
-            [
-                self._least(column_ns + more)
-                for column_ns, more in zip(problem.backward, extra, strict=True)
-            ]
-            for extra in (interval_sums(way.T) for way in ways)
-        ]
+        backward = []
+        for extra in (interval_sums(way.T) for way in ways):
+            pairs = zip(problem.backward, extra, strict=True)
+            backward.append([self._least(column_ns + more) for column_ns, more in pairs])
         return np.stack([np.repeat(forward[None], len(ways), axis=0), backward])
 
     @cached_property
@@ -77,13 +74,10 @@ class LeastChunks:
     def _memory(self, memory: LayerMemory) -> tuple[Array, list[tuple[Array, Array]]]:
         """[S, n] bytes: what stays; per way, of a micro-batch held, and while one recomputes."""
         if id(memory) not in self._memories:
-            kept = [
-                (
-                    self._least(interval_sums(way.activation_bytes)),
-                    self._least(interval_maxima(way.workspace_bytes)),
-                )
-                for way in memory.kept
-            ]
+            kept = []
+            for _, activation, workspace in memory.kept:
+                sums, largest = interval_sums(activation), interval_maxima(workspace)
+                kept.append((self._least(sums), self._least(largest)))
             self._memories[id(memory)] = self._least(interval_sums(memory.static_bytes)), kept
         return self._memories[id(memory)]
 
@@ -101,14 +95,11 @@ class LeastChunks:
             # [W, N] bytes that the device needs at least.
             static, kept = self._memory(memory)
             stays = static[stages, sizes].sum(axis=0) + memory.fixed_bytes
-            needs[id(memory)] = np.stack(
-                [
-                    stays
-                    + (in_flight @ activation[stages, sizes]).max(axis=0)
-                    + workspace[stages, sizes].max(axis=0)
-                    for activation, workspace in kept
-                ]
-            )
+            peaks = []
+            for activation, workspace in kept:
+                in_passes = (in_flight @ activation[stages, sizes]).max(axis=0)
+                peaks.append(in_passes + workspace[stages, sizes].max(axis=0))
+            needs[id(memory)] = stays + np.stack(peaks)
         first_ways = []
         for memory, capacity in zip(tables.memory, tables.capacity_bytes.tolist(), strict=True):
             room = needs[id(memory)] <= capacity

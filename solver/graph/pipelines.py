@@ -102,14 +102,11 @@ class Pipelines:
             for place in dict.fromkeys(arc.what.place for arc in arcs if arc.what):
                 column, allowed = columns.of(place, in_flight)
                 runs[place] = column, self._by_message(k, allowed)
-            choices.append(
-                [
-                    _Choice(arc, column, message, allowed)
-                    for arc in arcs
-                    for column, masks in [runs[arc.what and arc.what.place]]
-                    for message, allowed in masks.items()
-                ]
-            )
+            of_stage = list[_Choice]()
+            for arc in arcs:
+                column, masks = runs[arc.what and arc.what.place]
+                of_stage += [_Choice(arc, column, *message) for message in masks.items()]
+            choices.append(of_stage)
         return choices
 
     @cached_property

@@ -34,19 +34,6 @@ class StageZones:
         pairs = neighbours([self.zone_of_group[j] for j in groups])
         return self.terms.ring(dict.fromkeys(pairs, 1)) if pairs else None
 
-    def sends(
-        self, before: Sequence[int], after: Sequence[int], width: int
-    ) -> list[tuple[int, ...]]:
-        """[K] messages from a stage to the next by lanes of `width` replicas, 0 inside a zone."""
-        zone, none = self.zone_of_group, (0,) * len(self.tables.tensors)
-        flows = Counter((zone[i], zone[j]) for i, j in zip(before, after, strict=True))
-        return [
-            self.terms.send_ns(i, j, flows[zone[i], zone[j]] * width)
-            if zone[i] != zone[j]
-            else none
-            for i, j in zip(before, after, strict=True)
-        ]
-
     def embedding_ns(self, first: int, group: int) -> int:
         """Tied embeddings of a first stage in zone `first` and a last one on nodes of a group."""
         if first == self.zone_of_group[group]:
@@ -198,12 +185,8 @@ def fixed_order(
         column = [j + columns.first(k, m) for j, m in zip(groups, shares, strict=True)]
         allowed = by_message(tables, k, allowed_layers(intervals, k, groups, shares))
         same = np.zeros(len(allowed), dtype=np.int64)
-        send = np.array(
-            [
-                [replicas.send_ns[(k - 1) % p][n] if k else 0 for replicas in classes]
-                for n in allowed
-            ]
-        )
+        before = [replicas.send_ns[(k - 1) % p] for replicas in classes] if k else []
+        send = np.array([[sends[n] for sends in before] or [0] * len(classes) for n in allowed])
         stages.append(
             Arcs(
                 source=same,

@@ -25,7 +25,6 @@ from formulations.plan import Configuration, Degrees, Plan, simulable
 from solver.heuristics.balance import UNREACHED, Balance, Order, Split, SplitSpace
 from solver.heuristics.node_orders import (
     Choice,
-    best_plan,
     listed_order,
     nearest_split,
     node_orders,
@@ -84,6 +83,12 @@ def fitting_even_split(costs: Balance) -> Split | None:
     return nearest_split(split, costs.ends)
 
 
+def equal_split_of(costs: Balance) -> Split | None:
+    """The even split; None if it does not fit memory."""
+    split = even_split(costs.space.tables)
+    return split if costs.takes(split) else None
+
+
 def minmax_of(costs: Balance) -> Split | None:
     """Boundaries (pp + 1 layer indices) of the min-max split; None iff no split fits memory.
 
@@ -111,25 +116,6 @@ Found = tuple[Plan, int] | None
 
 #: Configurations in a row whose equal chunks are no better than the best.
 MOST_FAILURES = 100
-
-
-def minmax_plan(
-    instance: Instance, configs: Iterable[Configuration], stop: Stop = lambda: False
-) -> Found:
-    """Best of the min-max splits (Hwang et al., FASOP, HPDC 2024) over configs and node orders."""
-    return best_plan(instance, configs, minmax_of, stop)
-
-
-def equal_split_plan(
-    instance: Instance, configs: Iterable[Configuration], stop: Stop = lambda: False
-) -> Found:
-    """Best of the even splits that fit memory, over the same configurations and node orders."""
-
-    def even(costs: Balance) -> Split | None:
-        split = even_split(costs.space.tables)
-        return split if costs.takes(split) else None
-
-    return best_plan(instance, configs, even, stop)
 
 
 def equal_blocks(tables: CostTables) -> Split | None:

@@ -12,7 +12,6 @@ from math import inf
 from random import Random
 from typing import NamedTuple
 
-from formulations.instance import Instance
 from formulations.instance.search import Chunking
 from formulations.plan import Configuration, Plan
 from solver.heuristics.balance import Order
@@ -51,10 +50,10 @@ class _Entry(NamedTuple):
 class _LocalSearch:
     """The best plan so far, and states that may lead to better ones."""
 
-    def __init__(self, times: TimeTables, seed: int, stop: Stop) -> None:
+    def __init__(self, times: TimeTables, seed: int, stop: Stop, below: float) -> None:
         self.times, self.instance, self.stop = times, times.instance, stop
         self.random = Random(seed)
-        self.choice = Choice(self.instance)
+        self.choice = Choice(self.instance, below)
         self.pools: dict[tuple[str, int, Chunking], PathPool] = {}
         self.entries: list[_Entry] = []
 
@@ -176,11 +175,10 @@ class _LocalSearch:
 
 
 def local_plans(
-    instance: Instance,
     configs: Iterable[Configuration],
-    seed: int = 0,
+    times: TimeTables,
+    seed: int,
     stop: Stop = lambda: False,
-    times: TimeTables | None = None,
     below: float = inf,
 ) -> Iterator[tuple[Plan, int]]:
     """Ever better plans with their step times in ns, each as soon as it is found.
@@ -188,9 +186,7 @@ def local_plans(
     Of plans with an objective `below` some other's, that fit memory and limits. Ends by itself, or
     soon after `stop()` becomes true.
     """
-    search = _LocalSearch(times or TimeTables(instance), seed, stop)
-    search.choice.objective = below
-    best = None
+    search, best = _LocalSearch(times, seed, stop, below), None
     for _ in search.run(configs):
         if search.choice.best is not best:
             best, result = search.choice.best, search.choice.result
@@ -201,15 +197,10 @@ def local_plans(
 
 
 def surveyed_plan(
-    instance: Instance,
-    configs: Iterable[Configuration],
-    below: float,
-    stop: Stop = lambda: False,
-    times: TimeTables | None = None,
+    configs: Iterable[Configuration], times: TimeTables, below: float, stop: Stop = lambda: False
 ) -> tuple[Plan, int] | None:
     """The best plan of a survey with an objective `below` some other's; None if there is none."""
-    search = _LocalSearch(times or TimeTables(instance), 0, stop)
-    search.choice.objective = below
+    search = _LocalSearch(times, 0, stop, below)
     for _ in search.survey(configs):
         pass
     return search.choice.result

@@ -1,7 +1,7 @@
 """Node orders, and the best plan of a rule that splits the layers of each."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from math import factorial, prod
+from math import factorial, inf, prod
 
 import numpy as np
 
@@ -122,13 +122,13 @@ ORDER_LIMIT = 64
 
 
 class Choice:
-    """The best decisions so far. The objective is `solver.result.Result.objective`."""
+    """The best decisions with an objective below another's; see `solver.result.Result`."""
 
-    def __init__(self, instance: Instance) -> None:
+    def __init__(self, instance: Instance, below: float = inf) -> None:
         self.instance = instance
         self.best: tuple[SplitSpace, Decisions] | None = None
         self.time_ns = 0
-        self.objective = float("inf")
+        self.objective = below
 
     def hopeless(self, config: Configuration, bound_ns: int) -> bool:
         """Whether no plan of the configuration with at least this step time is better."""

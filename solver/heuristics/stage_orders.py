@@ -74,15 +74,12 @@ class StageNodes:
         sync, sync_start, gather, gather_start = zip(*rings, strict=True)
         self.sync_start, self.gather_start = np.array(sync_start), np.array(gather_start)
         self.sync, self.gather = (sums_before(np.array(layers)) for layers in (sync, gather))
-        self.farthest = np.array(
-            [
-                [
-                    np.min([space.farthest_ends(j, k, self.micro_batches) for j in row], axis=0)
-                    for row in map(set, groups.tolist())
-                ]
-                for k in range(config.pp)
-            ]
-        )
+        share, different = self.micro_batches, [set(row) for row in groups.tolist()]
+        farthest = [
+            [np.min([space.farthest_ends(j, k, share) for j in row], axis=0) for row in different]
+            for k in range(config.pp)
+        ]
+        self.farthest = np.array(farthest)
 
     def fits(self, orders: StageOrders) -> Mask:
         """[N] which of them keep memory and the least number of blocks."""

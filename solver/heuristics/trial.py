@@ -5,7 +5,6 @@ Critical paths met so far tell which other plans cannot be faster, without simul
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -20,15 +19,6 @@ from solver.simulate import Times, simulate, trace
 
 #: End times held at once by a batch simulation.
 BATCH_ENTRIES = 1 << 22
-
-
-@dataclass(frozen=True)
-class Lanes:
-    """C kinds of replicas with equal micro-batches: groups [C, p], messages [C, K, p - 1] in ns."""
-
-    micro_batches: int
-    groups: Array
-    send_ns: Array
 
 
 #: Micro-batches, and a row for each critical path of pipelines with so many: device that it ends
@@ -109,8 +99,11 @@ class OrderTrial(Trial):
         return times
 
     @cached_property
-    def lanes(self) -> list[Lanes]:
-        """Kinds of replicas, by micro-batches."""
+    def lanes(self) -> list[tuple[int, Array, Array]]:
+        """Micro-batches, and C kinds of replicas with so many.
+
+        Groups [C, S], and messages [C, K, S - 1] in ns.
+        """
         boundaries = np.arange(self.config.num_stages - 1) % self.config.pp
         groups, shares = self.balance.groups.T, np.array(self.balance.shares)
         send = self.placement.send_ns[:, boundaries].transpose(2, 0, 1)  # [dp, K, S - 1]
@@ -118,18 +111,18 @@ class OrderTrial(Trial):
         for m in distinct(shares).tolist():
             replicas = np.flatnonzero(shares == m).tolist()
             kinds = {groups[r].tobytes() + send[r].tobytes(): r for r in replicas}
-            lanes.append(Lanes(m, groups[[*kinds.values()]], send[[*kinds.values()]]))
+            lanes.append((m, groups[[*kinds.values()]], send[[*kinds.values()]]))
         return lanes
 
     def runs(self, splits: Array) -> Iterator[tuple[int, Times]]:
         """Of every lane."""
         kinds = self.tables.message_kind[splits[:, 1:-1]]
         boundaries = np.arange(kinds.shape[1])
-        for lanes in self.lanes:
-            groups = lanes.groups.T[:, :, None]
+        for micro_batches, lanes, send_ns in self.lanes:
+            groups = lanes.T[:, :, None]
             shape = groups.shape[1] * len(splits), len(boundaries)
-            send = lanes.send_ns[:, kinds, boundaries].reshape(shape).T
-            yield lanes.micro_batches, self.space.times(lanes.micro_batches, groups, splits, send)
+            send = send_ns[:, kinds, boundaries].reshape(shape).T
+            yield micro_batches, self.space.times(micro_batches, groups, splits, send)
 
     @property
     def after(self) -> Array:
@@ -162,7 +155,7 @@ class OrderTrial(Trial):
 
     def judge(self, splits: Array, paths: bool = False) -> tuple[Array, list[Paths]]:
         """Simulated step time of every split [N], and if asked for one critical path each."""
-        operations = max(2 * lane.micro_batches * len(lane.groups) for lane in self.lanes)
+        operations = max(2 * m * len(groups) for m, groups, _ in self.lanes)
         chunk = max(1, BATCH_ENTRIES // (operations * (splits.shape[1] - 1)))
         parts = [self.simulated(splits[i : i + chunk], paths) for i in range(0, len(splits), chunk)]
         return np.concatenate([part[0] for part in parts]), [p for part in parts for p in part[1]]

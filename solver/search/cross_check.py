@@ -11,6 +11,7 @@ from formulations.plan import Configuration, Plan
 from formulations.space import configs
 from solver.heuristics.baselines import Found, amp_plans, megatron_rule
 from solver.heuristics.local import local_plans
+from solver.heuristics.time_tables import TimeTables
 from solver.interrupt import Deadline, Stop, TimeUp, raises
 from solver.options import CheckMethod, Method, SolveOptions
 from solver.result import Comparison, Finding, Status, Termination, objective_weight
@@ -48,7 +49,9 @@ Plans = Iterable[Found]  #: ever better ones
 HEURISTICS: dict[
     CheckMethod, Callable[[Instance, Iterator[Configuration], SolveOptions, Stop], Plans]
 ] = {
-    CheckMethod.LOCAL: lambda i, space, options, stop: local_plans(i, space, options.seed, stop),
+    CheckMethod.LOCAL: lambda i, space, options, stop: local_plans(
+        space, TimeTables(i), options.seed, stop
+    ),
     CheckMethod.MEGATRON: lambda i, space, options, stop: [megatron_rule(i, space)],
     CheckMethod.AMP: lambda i, space, options, stop: amp_plans(i, space, stop),
 }

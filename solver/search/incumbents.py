@@ -9,14 +9,9 @@ from pydantic import TypeAdapter
 from formulations.instance import Instance
 from formulations.plan import Configuration, Plan
 from formulations.units import NANOSECONDS_PER_SECOND
-from solver.heuristics.baselines import (
-    equal_chunks_plan,
-    equal_split_plan,
-    megatron_rule,
-    minmax_plan,
-)
+from solver.heuristics.baselines import equal_chunks_plan, equal_split_of, megatron_rule, minmax_of
 from solver.heuristics.local import local_plans, surveyed_plan
-from solver.heuristics.node_orders import count_orders
+from solver.heuristics.node_orders import best_plan, count_orders
 from solver.heuristics.time_tables import TimeTables
 from solver.interrupt import Deadline
 from solver.options import SolveOptions
@@ -144,9 +139,7 @@ class Incumbents:
             alike = [config for config in space if config.schedule == schedule]
             below = self.known.objective if self.known.plan is None else math.inf
             asks = iter(range(10 * patience))
-            for plan in local_plans(
-                self.instance, alike, self.options.seed, stop, self.times, below
-            ):
+            for plan in local_plans(alike, self.times, self.options.seed, stop, below):
                 self.offer(plan)
                 asks = iter(range(patience))
 
@@ -170,10 +163,10 @@ class Incumbents:
             return self.cut
 
         below = self.known.objective
-        self.offer(surveyed_plan(self.instance, space, below, stop, self.times))
+        self.offer(surveyed_plan(space, self.times, below, stop))
 
     def baselines(self, space: Sequence[Configuration]) -> None:
         """Incumbents of the rules that others use, on all configurations."""
-        for rule in (minmax_plan, equal_split_plan):
-            self.offer(rule(self.instance, space, stop=self.deadline.over))
+        for rule in (minmax_of, equal_split_of):
+            self.offer(best_plan(self.instance, space, rule, self.deadline.over))
         self.offer(megatron_rule(self.instance, space))

@@ -53,11 +53,12 @@ def test_lanes_are_the_recorded_ones() -> Cases:
         split = StageZones(placer).split_by(None)
         places = lanes.lane_places(intervals, placer, split)
         lane = lanes.Lane(intervals, placer, places, split)
-        every, counts = lane.everything(), list(places.counts())
+        counts, pp = list(places.counts()), costs.config.pp
         most = [lane.most(each, cutoff) for each in counts]
         hosts = tuple(range(len(places.classes)))[:2]
-        stages = [every, lanes.Stages(every.layers, (hosts,) * costs.config.pp)]
-        problems = [figures(lane.problem(counts[-1], each, 2)) for each in stages if counts]
+        layers = (intervals.allowed,) * pp
+        free = [figures(lane.problem(c, layers, (None,) * pp, 2)) for c in counts[-1:]]
+        problems = free + [figures(lane.problem(c, layers, (hosts,) * pp, 2)) for c in counts[-1:]]
         size = places.num_edges(costs.num_layers)
         work = [most, lane.least_ns(7), lane.exact, size]
         yield name, [places.there, work, digest(summary([places, lane.room])), problems]

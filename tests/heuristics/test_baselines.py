@@ -11,7 +11,7 @@ from formulations.instance import Cluster, Instance, Link, SearchSpace
 from formulations.space import configs
 from solver.heuristics import baselines
 from solver.heuristics.balance import Balance, Split, SplitSpace
-from solver.heuristics.node_orders import node_orders
+from solver.heuristics.node_orders import best_plan, node_orders
 from solver.heuristics.time_tables import TimeTables
 from solver.simulate import step_time_ns
 from tests.chain_instances import SLOW, all_splits, chain_instance, chain_of, chain_tables
@@ -32,8 +32,8 @@ def equal_chunks(instance: Instance) -> baselines.Found:
 
 
 BASELINES: dict[str, Callable[[Instance], baselines.Found]] = {
-    "min-max": lambda instance: baselines.minmax_plan(instance, spread(instance, 40)),
-    "equal split": lambda instance: baselines.equal_split_plan(instance, spread(instance, 40)),
+    "min-max": lambda i: best_plan(i, spread(i, 40), baselines.minmax_of),
+    "equal split": lambda i: best_plan(i, spread(i, 40), baselines.equal_split_of),
     "megatron": lambda instance: baselines.megatron_rule(instance, configs(instance)),
     "AMP": lambda instance: [None, *baselines.amp_plans(instance, configs(instance))][-1],
     "equal chunks": equal_chunks,
@@ -84,11 +84,11 @@ def test_plans_fit_take_their_simulated_time_and_are_the_recorded_ones(
 def test_plans_beyond_a_limit_are_refused(limit: str) -> None:
     """Just inside and just outside the step time and the cost of the only plan, at 1 USD/h."""
     instance = chain_instance([1, 1], [SLOW])
-    found = present(baselines.minmax_plan(instance, configs(instance)))
+    found = present(best_plan(instance, configs(instance), baselines.minmax_of))
     best = found[1] / 1e9 / (1 if limit == "max_step_time_s" else 3600)
     for value, expected in ((best * 1.001, found), (best * 0.999, None)):
         limited = instance.but(limits={limit: value})
-        assert baselines.minmax_plan(limited, configs(limited)) == expected
+        assert best_plan(limited, configs(limited), baselines.minmax_of) == expected
 
 
 def balances(seeds: Sequence[int]) -> Iterator[Balance]:

@@ -1,6 +1,7 @@
 """Local search: feasible plans, judged by the simulator, ever better, near the optimum."""
 
 from collections import deque
+from math import inf
 
 import pytest
 
@@ -20,12 +21,12 @@ def test_plans_of_every_feature_are_the_recorded_ones(monkeypatch: pytest.Monkey
         if seed % 2:
             instance = instance.but(objective={"minimize": "cost_per_step"})
         space, surveyed = spread(instance, 30), []
-        plans = list(local_plans(instance, space, seed))
+        plans = list(local_plans(space, TimeTables(instance), seed))
         best = plans[-1][1] if plans else 0
         for below in (float("inf"), 1.5 * best, best):
-            plan = surveyed_plan(instance, space, below)
+            plan = surveyed_plan(space, TimeTables(instance), below)
             surveyed.append(plan and plan[1])
-        search, states = local._LocalSearch(TimeTables(instance), seed, lambda: False), []
+        search, states = local._LocalSearch(TimeTables(instance), seed, lambda: False, inf), []
         for phase in (search.starts(space), search.improve(1), search.improve(1)):
             deque(phase, 0)
             states.append(len(search.entries))

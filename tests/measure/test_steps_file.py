@@ -14,7 +14,8 @@ from formulations.plan import Degrees
 from formulations.space import configs
 from solver.evaluate.run_plan import judged
 from solver.files import to_json
-from solver.heuristics.baselines import minmax_plan
+from solver.heuristics.baselines import minmax_of
+from solver.heuristics.node_orders import best_plan
 from solver.measure.calibration import fit
 from solver.measure.steps_file import read_steps, resized
 from solver.options import SolveOptions
@@ -78,7 +79,7 @@ def test_a_row_may_be_a_plan_on_unlike_gpus(tmp_path: Path) -> None:
     text = (ROOT / "docs" / "examples" / "my_cluster.yaml").read_text(encoding="utf-8")
     instance = parse_instance(text + "search: {pipeline_parallel: [4]}\n", "two.yaml", tmp_path)
     both = [config for config in configs(instance) if all(config.nodes_used)]
-    found = present(minmax_plan(instance, both))
+    found = present(best_plan(instance, both, minmax_of))
     document = build_document(judged(instance, found[0]), SolveOptions())
     (tmp_path / "plan.json").write_text(to_json(document), encoding="utf-8")
     steps = tmp_path / "measured.csv"

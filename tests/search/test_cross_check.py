@@ -8,6 +8,7 @@ import pytest
 from formulations.instance import Instance
 from formulations.space import configs
 from solver.heuristics.local import local_plans
+from solver.heuristics.time_tables import TimeTables
 from solver.options import CheckMethod, SolveOptions
 from solver.result import Result, Status, Termination
 from solver.search import cross_check as module
@@ -65,7 +66,8 @@ def test_no_method_is_begun_after_an_interrupted_one(monkeypatch: pytest.MonkeyP
 def test_interrupted_heuristics_keep_their_plan(
     method: CheckMethod, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    first = next(local_plans(random_instance(1), configs(random_instance(1))))
+    instance = random_instance(1)
+    first = next(local_plans(configs(instance), TimeTables(instance), 0))
 
     def plans(*_: object) -> object:
         yield first
