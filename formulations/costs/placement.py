@@ -253,11 +253,10 @@ class Placer:
             groups = {k: ceil_div(count, size) for k, count in slots.items()}
             lanes = sum(degrees.tp * sharing[k] for k in leaving)
             across = self.rings_of(j, slots, groups, dict.fromkeys(leaving, lanes))
+        lanes_between = dict.fromkeys(between, degrees.tp * len(between))
         self._terms[j, start] = NodeTerms(
             send_ns=_sends(tables, j, start),
-            rings=self.rings_of(
-                j, slots, sharing, dict.fromkeys(between, degrees.tp * len(between))
-            ),
+            rings=self.rings_of(j, slots, sharing, lanes_between),
             across=across,
             embedding_ns=_embedding_ns(tables, j, start),
         )

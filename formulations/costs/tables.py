@@ -88,11 +88,6 @@ class CostTables:
         return tuple(group.gpus_per_node // degrees.width for group, degrees in pairs)
 
     @cached_property
-    def used(self) -> list[int]:
-        """Node groups of the nodes used."""
-        return self.config.groups_used
-
-    @cached_property
     def work_ns(self) -> Array:
         """[L, J] forward and backward."""
         return self.forward_ns + self.backward_ns
@@ -100,7 +95,7 @@ class CostTables:
     @property
     def least_work_ns(self) -> int:
         """What a micro-batch takes at least: every layer on the fastest of the groups used."""
-        return int(self.work_ns[:, self.used].min(axis=1).sum())
+        return int(self.work_ns[:, self.config.groups_used].min(axis=1).sum())
 
     @cached_property
     def roomiest(self) -> list[int]:
@@ -109,7 +104,7 @@ class CostTables:
         What has room on some group used has room on one of these.
         """
         largest: dict[Degrees, int] = {}
-        for j in sorted(self.used, key=lambda j: int(self.capacity_bytes[j])):
+        for j in sorted(self.config.groups_used, key=lambda j: int(self.capacity_bytes[j])):
             largest[self.config.degrees[j]] = j
         return list(largest.values())
 
@@ -135,8 +130,8 @@ class CostTables:
     def longest_ns(self) -> int:
         """No path through the operations of a step is longer: each of them is on it once."""
         longest = self.work_ns + np.max(self.recompute_ns, axis=0)
-        layers = longest[:, self.used].max(axis=1).sum()
-        optimizer = self.optimizer_ns[:, self.used].max(axis=1).sum()
+        layers = longest[:, self.config.groups_used].max(axis=1).sum()
+        optimizer = self.optimizer_ns[:, self.config.groups_used].max(axis=1).sum()
         rings = sum(int(ring.sum()) for ring in self.expert_rings_ns(ALL_REDUCE))
         rest = int(optimizer) + rings + ceil(_traffic_ns(self))
         return self.num_micro_batches * int(layers) + rest
@@ -210,8 +205,8 @@ def _traffic_ns(tables: CostTables) -> float:
         link.bandwidth_bytes_per_s for link in links
     )
     latency_s = max(link.latency_s for link in links)
-    widest = max(config.degrees[j].width for j in tables.used)
-    for link in cluster.links_among(tables.used):
+    widest = max(config.degrees[j].width for j in tables.config.groups_used)
+    for link in cluster.links_among(tables.config.groups_used):
         s_per_byte = max(s_per_byte, config.slots * widest / link.bandwidth_bytes_per_s)
         latency_s = max(latency_s, link.latency_s)
     crossings = 2 * config.vpp * (tables.num_micro_batches + config.pp)

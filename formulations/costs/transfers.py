@@ -140,7 +140,7 @@ class ZoneTerms:
         tables, link = self.tables, self.link(pair)
         return max(
             embedding_ns(tables, j, tied_lanes(tables.config, j) * replicas, link)
-            for j in tables.used
+            for j in tables.config.groups_used
         )
 
 

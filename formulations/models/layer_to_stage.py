@@ -56,7 +56,9 @@ def _allowed(stages: StageCosts, stage: int, least_share: int, limit_ns: int | N
     extra = [stages.extra(j, stage, least_share) for j in tables.roomiest]
     allowed &= np.min(extra, axis=0) < NEVER
     if limit_ns is not None:
-        fastest = np.min([interval_sums(tables.work_ns[:, j]) for j in tables.used], axis=0)
+        fastest = np.min(
+            [interval_sums(tables.work_ns[:, j]) for j in tables.config.groups_used], axis=0
+        )
         allowed &= least_share * fastest <= limit_ns
     return allowed
 

@@ -204,12 +204,9 @@ class StageTimes:
         """Bytes of all layers of a device at a moment, static ones too."""
         waiting = memory.static_bytes + moment[-1] * memory.put_off_bytes
         stages = self.tables.config.stages_of(device)
-        return total_of(
-            *(
-                self.split.stage_sum(k, waiting + count * memory.kept[way].activation_bytes)
-                for k, count in zip(stages, moment[:-1], strict=True)
-            )
-        )
+        pairs, activation = zip(stages, moment[:-1], strict=True), memory.kept[way].activation_bytes
+        sums = (self.split.stage_sum(k, waiting + count * activation) for k, count in pairs)
+        return total_of(*sums)
 
     def _largest(self, name: str, stages: Sequence[int], sizes: Array) -> Term:
         """At least the size of every layer: of every run of equal ones that a stage meets."""

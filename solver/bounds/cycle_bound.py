@@ -180,12 +180,10 @@ class _Pass:
             for edges, cost in zip(layers, lane.costs, strict=True)
         ]
         self.before, after = so_far(layers, costs), to_go(layers, costs)
-        self.usable = [
-            np.flatnonzero(
-                self.before[k][edges.source] + cost + after[k + 1][edges.target] + low < lane.cutoff
-            )
-            for k, (edges, cost) in enumerate(zip(layers, costs, strict=True))
-        ]
+        self.usable = list[Array]()
+        for k, (edges, cost) in enumerate(zip(layers, costs, strict=True)):
+            through = self.before[k][edges.source] + cost + after[k + 1][edges.target]
+            self.usable.append(np.flatnonzero(through + low < lane.cutoff))
         #: Per stage the least f + b of its usable edges.
         self.work = [
             int((edges.forward[r] + edges.backward[r])[usable].min(initial=INFINITY))

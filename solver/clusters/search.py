@@ -160,7 +160,12 @@ class FamilySearch:
             try:
                 self.clusters.bound()
                 while not self.deadline.over() and (task := self.clusters.next_task()):
-                    closing = self._closing(task, report)
+                    closing = self.members.known(task)
+                    if closing is None:
+                        shown = self._shown(task.counts, report)
+                        closing = self.members.close(task, self.deadline.left_s, shown)
+                        if not self.deadline.over() and not closing.cut_short:
+                            self.members.keep(task, closing)
                     self.clusters.take(closing)
                     self._note()
                     if closing.interrupted:
@@ -192,16 +197,6 @@ class FamilySearch:
     def _note(self) -> None:
         if self.members.study is not None:
             self.overview.note(self.members.study)
-
-    def _closing(self, task: MemberTask, report: Report | None) -> MemberClosing:
-        """How a cluster is closed, by a study or by a search."""
-        if (known := self.members.known(task)) is not None:
-            return known
-        shown = self._shown(task.counts, report)
-        closing = self.members.close(task, self.deadline.left_s, shown)
-        if not self.deadline.over() and not closing.cut_short:
-            self.members.keep(task, closing)
-        return closing
 
     def _shown(
         self, now: Counts, report: Report | None

@@ -104,16 +104,14 @@ class Uneven:
                 c: max(int(run.max()) for run in stage_runs) for c, stage_runs in runs.items()
             }
             least_shares = self._needed(largest)
-            layers = tuple(
-                self._shared(
-                    mask, {c: stage_runs[k] for c, stage_runs in runs.items() if c in least_shares}
-                )
-                for k, mask in enumerate(remaining.layers)
-            )
+            layers = list[Mask]()
+            for k, mask in enumerate(remaining.layers):
+                of_stage = {c: stage_runs[k] for c, stage_runs in runs.items() if c in least_shares}
+                layers.append(self._shared(mask, of_stage))
             if not all(mask.any() for mask in layers):
                 return None
             largest = {c: largest[c] for c in least_shares}
-            remaining = Remaining(layers, remaining.hosts, least_shares, largest)
+            remaining = Remaining(tuple(layers), remaining.hosts, least_shares, largest)
         return remaining
 
     def _needed(self, largest: Mapping[Counts, int]) -> dict[Counts, int]:

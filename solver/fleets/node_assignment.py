@@ -163,18 +163,16 @@ class NodeAssigner:
         for q, template in enumerate(templates):
             pairs = zip(template.node_groups, layers_by_position(template), strict=True)
             self._positions += [_Position(q, *pair) for pair in pairs]
-        self._layers = [situation.holdings.get(node, range(0)) for node in situation.ready]
-        self._bytes_before = [0, *accumulate(situation.layer_bytes)]
 
     @cached_property
     def _all_bytes(self) -> Array:
         """[positions, nodes] bytes to receive."""
-        groups = [self._situation.groups[node] for node in self._situation.ready]
-        before = self._bytes_before
-        lacking = np.full((len(self._positions), len(groups)), FORBIDDEN, dtype=np.int64)
+        situation, before = self._situation, [0, *accumulate(self._situation.layer_bytes)]
+        have_layers = [situation.holdings.get(node, range(0)) for node in situation.ready]
+        lacking = np.full((len(self._positions), len(have_layers)), FORBIDDEN, dtype=np.int64)
         for row, (_, group, layers) in enumerate(self._positions):
-            for column, have in enumerate(self._layers):
-                if groups[column] == group:
+            for column, (node, have) in enumerate(zip(situation.ready, have_layers, strict=True)):
+                if situation.groups[node] == group:
                     start, end = max(layers.start, have.start), min(layers.stop, have.stop)
                     present = before[end] - before[start] if start < end else 0
                     lacking[row, column] = before[layers.stop] - before[layers.start] - present

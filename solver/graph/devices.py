@@ -181,13 +181,9 @@ def device_edges(costs: LeastChunks, k: int, cutoff: int, max_edges: int) -> Dev
     way = ways[:, chosen][column, np.arange(len(arc))][None]
     passes = costs.times[:, way, column[None], stages[:, None, None], sizes[:, None]]
     chunks = [costs.problem.stages[s] for s in stages]
-    tail = sum(
-        (
-            costs.tails[chunk.tail[arc], s, n] + chunk.embedding[arc] * costs.problem.tied
-            for chunk, s, n in zip(chunks, stages, sizes, strict=True)
-        ),
-        np.zeros(len(arc), dtype=np.int64),
-    )
+    tail = np.zeros(len(arc), dtype=np.int64)
+    for chunk, s, n in zip(chunks, stages, sizes, strict=True):
+        tail += costs.tails[chunk.tail[arc], s, n] + chunk.embedding[arc] * costs.problem.tied
     source = arcs.source[arc] * costs.size + first
     edges = DeviceEdges(
         source=source,

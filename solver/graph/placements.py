@@ -43,7 +43,7 @@ class StageZones:
     @property
     def _pairs(self) -> list[Pair]:
         """Of zones used."""
-        used = {self.zone_of_group[j] for j in self.tables.used}
+        used = {self.zone_of_group[j] for j in self.tables.config.groups_used}
         return list(combinations(sorted(used), 2))
 
     def spanning_ns(self) -> int:
@@ -59,7 +59,7 @@ class StageZones:
         tables = self.tables
         most_nodes = min(tables.config.dp, sum(tables.config.nodes_used))
         rings = [self.terms.ring({pair: 1}) for pair in self._pairs]
-        least_ns = int(tables.forward_ns[:, tables.used].min(axis=1).sum())
+        least_ns = int(tables.forward_ns[:, tables.config.groups_used].min(axis=1).sum())
         for phase in (self.placer.sync, self.placer.gather):
             times = [
                 int(phase.outside_ns(rate, n).min()) + phase.latency_ns(0.0, n, latency)

@@ -269,12 +269,11 @@ class ChunkMemory:
     def _kinds(self) -> list[list[int]]:
         """Per device its groups; of those whose GPUs hold as much, one of least memory."""
         capacity, memories = self.intervals.tables.capacity_bytes, self.intervals.tables.memory
-        return [
-            list(
-                {id(memories[j]): j for j in sorted(set(row), key=lambda j: -capacity[j])}.values()
-            )
-            for row in self.groups.tolist()
-        ]
+        kinds = list[list[int]]()
+        for row in self.groups.tolist():
+            roomiest_first = sorted(set(row), key=lambda j: -capacity[j])
+            kinds.append([*{id(memories[j]): j for j in roomiest_first}.values()])
+        return kinds
 
     def fits(self, device: int, first: Array, last: Array) -> Mask:
         """[N] whether a device has room for its first chunks of layers [first, last) [c, N]."""

@@ -7,7 +7,7 @@ best ones. Which orders are tried depends on the seed alone, how many on the tim
 
 from bisect import insort
 from collections.abc import Iterable, Iterator
-from itertools import takewhile
+from itertools import chain, takewhile
 from math import inf
 from random import Random
 from typing import NamedTuple
@@ -166,13 +166,6 @@ class _LocalSearch:
             self.keep(entry.search, state)
         del self.entries[(len(entries) + 1) // 2 :]
 
-    def run(self, configs: Iterable[Configuration]) -> Iterator[None]:
-        """Everything in turn, in steps of less than a second as a rule."""
-        yield from self.starts(configs)
-        yield from self.turns()
-        for patience in PATIENCE:
-            yield from self.improve(patience)
-
 
 def local_plans(
     configs: Iterable[Configuration],
@@ -187,7 +180,8 @@ def local_plans(
     soon after `stop()` becomes true.
     """
     search, best = _LocalSearch(times, seed, stop, below), None
-    for _ in search.run(configs):
+    # everything in turn, in steps of less than a second as a rule
+    for _ in chain(search.starts(configs), search.turns(), *map(search.improve, PATIENCE)):
         if search.choice.best is not best:
             best, result = search.choice.best, search.choice.result
             if result is not None:

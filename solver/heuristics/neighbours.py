@@ -51,13 +51,9 @@ def turned_orders(nodes_used: Sequence[int], per_stage: int, max_turns: int) -> 
     if count_orders(nodes_used) <= FEW_ORDERS:
         return list(node_orders(nodes_used, FEW_ORDERS))
     step = max(per_stage, -(-sum(nodes_used) // max_turns))
-    return list(
-        dict.fromkeys(
-            order[i:] + order[:i]
-            for order in start_orders(nodes_used, per_stage)
-            for i in range(0, len(order), step)
-        )
-    )
+    starts = start_orders(nodes_used, per_stage)
+    turned = (order[i:] + order[:i] for order in starts for i in range(0, len(order), step))
+    return list(dict.fromkeys(turned))
 
 
 def _swapped(order: Order, i: int, j: int, size: int) -> Order:

@@ -210,11 +210,11 @@ class Prover:
         phases = [phase for phase in (placer.sync, placer.gather) if phase is not None]
         counts = range(2, min(config.dp, sum(config.nodes_used)) + 1)
         spans_ns = []
-        for nodes, link in product(counts, cluster.links_among(tables.used)):
+        for nodes, link in product(counts, cluster.links_among(tables.config.groups_used)):
             rate = RingRate(config.widest_tp / link.bandwidth_bytes_per_s, widest)
             rings = (int(phase.outside_ns(rate, nodes).min()) for phase in phases)
             starts = (phase.latency_ns(0.0, nodes, link.latency_s) for phase in phases)
             spans_ns.append(sum(rings) + sum(starts))
         forward, _, _ = self.stage_times(config)
-        onward = np.diff(forward[tables.used, 0], axis=1).min(axis=0).sum()
+        onward = np.diff(forward[tables.config.groups_used, 0], axis=1).min(axis=0).sum()
         return int(onward) + min(spans_ns)

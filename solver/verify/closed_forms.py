@@ -127,7 +127,7 @@ class ClosedForms:
             key = (config.degrees, *shards, config.pp, config.nodes_used, config.ep, config.etp)
             if key not in tails:
                 tails[key] = costs.tail_ns()
-            tail[i][:, list(costs.used)], start[i] = tails[key]
+            tail[i][:, list(costs.config.groups_used)], start[i] = tails[key]
         return tail, start
 
     @cached_property

@@ -110,7 +110,7 @@ class OrderGraph:
         self.tally = tally or exact_tally(self.config.nodes_used)
         self.limited = limits_orders(self.instance, self.config)
         self.sizes = tables.slots_per_node
-        self.width = gcd(self.config.dp, *(self.sizes[j] for j in tables.used))
+        self.width = gcd(self.config.dp, *(self.sizes[j] for j in tables.config.groups_used))
         self.lanes = range(0, self.config.dp, self.width)
         self.epilogues, self.most_steps = Epilogues(tables), MOST_STEPS
         self._transfer_ns = lru_cache(maxsize=None)(self._send_ns)
@@ -299,11 +299,11 @@ class LaneGraph(OrderGraph):
         super().__init__(tables, tally, apart)
         self.hosts, self.least, self.number = hosts, lowest, self.config.dp // self.width
         self.lanes, self.most_steps = range(1), sys.maxsize  # they are few for one lane
-        sizes = {self.sizes[j] for j in tables.used}
+        sizes = {self.sizes[j] for j in tables.config.groups_used}
         self.unlike = self.number > 1 and sizes != {self.width}
         if apart:  # weighs the stages in every zone too: every lane has as many there as all stages
             groups, zones = self.instance.cluster.groups, Counter[str | None]()
-            for j in tables.used:
+            for j in tables.config.groups_used:
                 zones[groups[j].zone] += self.config.nodes_used[j] * self.sizes[j]
             stages = [size // self.config.dp if self.number == 1 else 1 for size in self.sizes]
             in_zones = [
@@ -313,7 +313,7 @@ class LaneGraph(OrderGraph):
             stages_of = tuple(slots // self.config.dp for slots in zones.values())
             self.tally = Tally(tuple(in_zones), (*tally.most, *stages_of))
             self.least = (*lowest, *stages_of)
-        weights = [self.tally.weights[j] for j in tables.used]
+        weights = [self.tally.weights[j] for j in tables.config.groups_used]
         self.lightest, self.heaviest = (tuple(map(f, *weights, weights[0])) for f in (min, max))
 
     def _placed(
@@ -346,7 +346,7 @@ class LaneGraph(OrderGraph):
         costs, runs = LeastCosts(self.instance, self.config), self.instance.workload.layer_runs
         layers, start = costs.tail_ns()
         each = np.repeat(layers, [run.count for run in runs], axis=0)
-        rows = zip(costs.used, each.T, strict=True)
+        rows = zip(costs.config.groups_used, each.T, strict=True)
         return {j: interval_sums(per_layer) + start for j, per_layer in rows}
 
     def _tail_row(self, k: int, spots: tuple[Spot, ...]) -> int:

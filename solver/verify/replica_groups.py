@@ -103,7 +103,7 @@ class Lanes:
         self.apart = prover.keeps_stages_apart(config, below_ns)
         self.tables = prover.tables(config)
         sizes = self.tables.slots_per_node
-        used = {sizes[j] for j in self.tables.used}
+        used = {sizes[j] for j in self.tables.config.groups_used}
         self.size = gcd(config.dp, *used)
         self.number = config.dp // self.size
         self.alike = self.number == 1 or used == {self.size}

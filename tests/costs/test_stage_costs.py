@@ -64,7 +64,7 @@ def test_stages_are_the_recorded_ones(schedule: str) -> Cases:
     for seed in range(6):
         tables = cramped_tables(seed, schedule)
         stages, config = StageCosts(tables), tables.config
-        m, p, groups = tables.num_micro_batches // config.dp, config.pp, tables.used
+        m, p, groups = tables.num_micro_batches // config.dp, config.pp, tables.config.groups_used
         extra = [stages.extra(j, k, m) % NEVER for j in groups for k in range(p)]
         split = np.linspace(0, tables.num_layers, config.num_stages + 1).astype(np.int64)[None]
         alike = [stages.extra_of_devices(np.full((p, 1), j), m, split)[:, 0] for j in groups]

@@ -18,7 +18,7 @@ def test_tables_are_the_recorded_ones() -> Cases:
     for name, t in tables.items():
         blocks = t.num_blocks(np.arange(t.num_layers), np.arange(t.num_layers) + 1)
         sizes = t.send_bytes, t.embedding_bytes, t.tied, t.tensors, t.num_micro_batches, t.roomiest
-        least_forward_ns = int(t.forward_ns[:, t.used].min(axis=1).sum())
+        least_forward_ns = int(t.forward_ns[:, t.config.groups_used].min(axis=1).sum())
         least = least_forward_ns, t.least_work_ns, t.longest_ns, t.min_blocks, t.slots_per_node
         forward, backward, *weight = t.passes
         longest = forward, backward + np.max(t.recompute_ns, axis=0), *weight

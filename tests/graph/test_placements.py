@@ -24,7 +24,7 @@ def test_problems_are_the_recorded_ones() -> Cases:
             orders.append([digest(classes), figures(problem)])
         spanning = zones.spanning_ns()
         split = [zones.split_by(cutoff) for cutoff in (None, 0, spanning, spanning + 1)]
-        groups = list(costs.used)
+        groups = list(costs.config.groups_used)
         sends = [zones.terms.sends_ns([i] * 2, [j] * 2, 3) for i in groups for j in groups]
         across = [zones.embedding_ns(zones.zone_of_group[i], j) for i in groups for j in groups]
         rings = [zones.ring([i, j]) for i in groups for j in groups] if zones.known else []

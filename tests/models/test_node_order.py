@@ -20,7 +20,11 @@ SEEDS = few_and_many(range(120), 40)
 
 def mixed(seeds: Sequence[int]) -> list[CostTables]:
     known = [random_tables(seed) for seed in seeds]
-    return [tables for tables in known if len(tables.used) == len(tables.config.nodes_used) == 2]
+    return [
+        tables
+        for tables in known
+        if len(tables.config.groups_used) == len(tables.config.nodes_used) == 2
+    ]
 
 
 def in_zones(seeds: Sequence[int]) -> list[CostTables]:
