@@ -213,10 +213,8 @@ class Placer:
         zero, seen = config.zero, 1 - overlap.hidden_sync(config.pp, config.vpp)
         factor = seen * SYNC_FACTORS[zero]
         sync, gather = tables.expert_rings_ns(factor)
-        efficiency, visited = (
-            tables.instance.cluster.efficiency,
-            partial(ring_nodes, tables.instance, config),
-        )
+        efficiency = tables.instance.cluster.efficiency
+        visited = partial(ring_nodes, tables.instance, config)
         self.sync = SyncPhase(factor, tables.gradient_bytes, sync, visited, efficiency)
         self.gather = self.across = None
         if GATHER_FACTORS[zero]:

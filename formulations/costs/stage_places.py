@@ -72,10 +72,8 @@ class StagePlacer:
 
     def terms(self, place: int, stage: int = 0) -> NodeTerms:
         """Rings of a stage, of this number, through each of its nodes."""
-        group, degrees = (
-            self.tables.instance.cluster.groups[place],
-            self.tables.config.degrees[place],
-        )
+        group = self.tables.instance.cluster.groups[place]
+        degrees = self.tables.config.degrees[place]
         ranks = {stage: self._slots(place) * degrees.copies}
         lanes = {stage: degrees.tp} if self.num_nodes(place) > 1 else {}
         # other stages on its node are taken to have as many rings each

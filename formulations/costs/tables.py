@@ -142,10 +142,8 @@ class CostTables:
         experts = np.stack([memory.experts for memory in self.memory], axis=1)
         sizes = workload.gradient_bytes * experts, workload.parameter_bytes * experts
         factors = factor, float(GATHER_FACTORS[self.config.zero])
-        sync, gather = (
-            expert_rings_ns(self.instance, self.config, *phase)
-            for phase in zip(factors, sizes, strict=True)
-        )
+        phases = zip(factors, sizes, strict=True)
+        sync, gather = (expert_rings_ns(self.instance, self.config, *phase) for phase in phases)
         return sync, gather
 
     def num_blocks(self, start: Array, end: Array) -> Array:

@@ -77,10 +77,8 @@ class HotSwitch:
                 model.at_most(3, literal, used)
             model.at_most(3, used, total_of(*runs.values()))
         count = [atom.count for atom in mixed.atoms]
-        sums = [
-            _set_ns(model, of_strategy, runs, count)
-            for of_strategy, runs in zip(times, self.runs, strict=True)
-        ]
+        pairs = zip(times, self.runs, strict=True)
+        sums = [_set_ns(model, of_strategy, runs, count) for of_strategy, runs in pairs]
         step_ns = total_of(*sums, weighted(costs, literals))
         if longest_ns is not None:
             model.at_most(4, step_ns, longest_ns)

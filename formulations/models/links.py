@@ -255,12 +255,7 @@ class RingTimes:
                     stage, RingRate(0.0, lanes_like(config, key[0]))
                 ),
                 lambda rates: split.of_layers(
-                    stages,
-                    {
-                        (rate, n): phase.outside_ns(rate, n) * layers
-                        for rate in rates
-                        for n in spans
-                    },
+                    stages, {(r, n): phase.outside_ns(r, n) * layers for r in rates for n in spans}
                 ),
                 f"{name}_outside_{place}",
                 self._zones.ring_rates(stage),

@@ -40,10 +40,8 @@ def least_runs(extra_ns: Array) -> list[Run]:
     inner[:, 1:] = np.maximum(inner[:, 1:], extra_ns[:, :-1])
     rows = np.argwhere(np.triu(extra_ns > np.triu(inner), k=1)).tolist()
     times = [int(extra_ns[start, end]) for start, end in rows]
-    return [
-        Run(start, end, None if time >= NEVER else time)
-        for (start, end), time in zip(rows, times, strict=True)
-    ]
+    pairs = zip(rows, times, strict=True)
+    return [Run(a, b, None if time >= NEVER else time) for (a, b), time in pairs]
 
 
 def _first_moments(

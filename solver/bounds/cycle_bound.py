@@ -175,10 +175,8 @@ class _Pass:
     def __init__(self, lane: _Lane, low: int, high: int) -> None:
         self.lane, self.low, self.high = lane, low, high
         layers, r = lane.layers, lane.lane
-        costs = [
-            np.where(edges.term[r] > high, INFINITY, cost)
-            for edges, cost in zip(layers, lane.costs, strict=True)
-        ]
+        pairs = zip(layers, lane.costs, strict=True)
+        costs = [np.where(edges.term[r] > high, INFINITY, cost) for edges, cost in pairs]
         self.before, after = so_far(layers, costs), to_go(layers, costs)
         self.usable = list[Array]()
         for k, (edges, cost) in enumerate(zip(layers, costs, strict=True)):
@@ -287,8 +285,6 @@ def by_windows(
     if not open_:
         useful = [np.zeros(len(edges), dtype=np.bool_) for edges in layers]
         return Class(cutoff, search.least, search.most, None, useful)
-    useful = [
-        np.any(masks, axis=0)
-        for masks in zip(*(path_class.useful for path_class in open_), strict=True)
-    ]
+    by_stage = zip(*(path_class.useful for path_class in open_), strict=True)
+    useful = [np.any(masks, axis=0) for masks in by_stage]
     return replace(open_[0], useful=useful)

@@ -93,10 +93,8 @@ class Resources:
     ) -> tuple[int, ...] | None:
         """With one stage more, and so many to come; None if that takes too much."""
         after = tuple(map(int.__add__, used, self.usage[node_class]))
-        needed = (
-            n + cheapest_stage * stages_left
-            for n, cheapest_stage in zip(after, self.least, strict=True)
-        )
+        pairs = zip(after, self.least, strict=True)
+        needed = (n + cheapest_stage * stages_left for n, cheapest_stage in pairs)
         return after if all(map(int.__le__, needed, self.most)) else None
 
 

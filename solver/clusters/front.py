@@ -189,13 +189,10 @@ class Front:
         self.measure = measure
         self.points: dict[Counts, list[Point]] = {}
         self._terms = {counts: measure.terms(counts) for counts in clusters}
-        self.longest = {
-            counts: [measure.longest_ns(offer) for offer in terms]
-            for counts, terms in self._terms.items()
-        }
-        self._reached = {
-            counts: [ns + 1 for ns in longest] for counts, longest in self.longest.items()
-        }
+        terms_of = self._terms.items()
+        self.longest = {counts: [*map(measure.longest_ns, terms)] for counts, terms in terms_of}
+        longest_of = self.longest.items()
+        self._reached = {counts: [ns + 1 for ns in longest] for counts, longest in longest_of}
         self.cutoffs = {counts: max(reached) for counts, reached in self._reached.items()}
 
     def offer(self, counts: Counts, time_ns: int) -> None:

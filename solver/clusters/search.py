@@ -252,11 +252,8 @@ def _point(search: FamilySearch, counts: Counts, rented: list[Terms]) -> PointDo
     assert closing.found is not None, "a point has a plan"
     plan, step_time_ns = closing.found
     used = plan.config.nodes_used
-    records = tuple(
-        record.but(config=member_config(record.config))
-        for record in closing.records
-        if record.config.nodes_used == used
-    )
+    of_used = (record for record in closing.records if record.config.nodes_used == used)
+    records = tuple(record.but(config=member_config(record.config)) for record in of_used)
     bounds = [record.bound_ns for record in records if record.bound_ns is not None]
     bound = min([step_time_ns, *bounds]) if records else 0
     gap, asked = relative_gap(step_time_ns, bound), search.options.gap

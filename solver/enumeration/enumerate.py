@@ -57,10 +57,8 @@ class Enumerator:
         #: Per stage [R, M] latency and terms of its edges; [R, nodes] latency from a node on.
         latency_of = [latencies(layers, lane) for lane in lanes]
         terms_of = [terms(problem, layers, lane) for lane in lanes]
-        self.latency, self.terms = (
-            [np.stack(stage) for stage in zip(*per_lane, strict=True)]
-            for per_lane in (latency_of, terms_of)
-        )
+        self.latency = [np.stack(stage) for stage in zip(*latency_of, strict=True)]
+        self.terms = [np.stack(stage) for stage in zip(*terms_of, strict=True)]
         self.onward = to_go(layers, self.latency)
         self.best: tuple[Array, Array] | None = None
         self.best_time: int | None = None
@@ -151,8 +149,6 @@ class Enumerator:
                     stack.append((k, prefixes.take(slice(seen, None))))
                 continue
             extended = self._extend(k, prefixes)
-            stack += [
-                (k + 1, extended.take(slice(i, i + CHUNK)))
-                for i in reversed(range(0, len(extended.node), CHUNK))
-            ]
+            begins = reversed(range(0, len(extended.node), CHUNK))
+            stack += [(k + 1, extended.take(slice(i, i + CHUNK))) for i in begins]
         return self.cutoff

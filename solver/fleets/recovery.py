@@ -178,10 +178,8 @@ class _FleetSearch:
         assignment, each = nodes.best(), _each(fleet.counts)
         times = [self.problem.kinds[i].times_ns for i in each]
         shares = shortest(times, self.problem.micro_batches)
-        pipelines = tuple(
-            Pipeline(self.templates[i], on_nodes, share)
-            for i, on_nodes, share in zip(each, assignment.nodes, shares, strict=True)
-        )
+        templates = (self.templates[i] for i in each)
+        pipelines = tuple(map(Pipeline, templates, assignment.nodes, shares))
         steps = self.horizon.steps(fleet.step_ns, assignment.transfer_ns)
         faults = self.problem.faults
         return Recovery(pipelines, assignment, faults, fleet.step_ns, steps, bound=steps)

@@ -166,10 +166,8 @@ class _FreeOrder:
     def _sends(self, step: _Step, stage: int) -> list[tuple[int, ...]]:
         """Per lane the messages from the stage before."""
         first, none = (stage - 1) * self.tables.config.dp, (0,) * len(self.tables.tensors)
-        ends = (
-            self._owners(step.before, first),
-            self._owners(step.nodes, first + self.tables.config.dp),
-        )
+        behind = first + self.tables.config.dp
+        ends = self._owners(step.before, first), self._owners(step.nodes, behind)
         # The largest of several times, kind by kind of message.
         sends = [
             tuple(map(max, *(self.placer.terms(*n).send_ns.get(first + r, none) for n in pair)))

@@ -122,10 +122,8 @@ class _LocalSearch:
         """Bounds of the objective with configs, the least first; the first of them by `packing`."""
         by_bound = self.times.by_bound(configs)
         first = [config for _, config in by_bound[:PACKED]]
-        packed = [
-            (ns * objective_weight(self.instance, config), config)
-            for ns, config in zip(self.times.packed_ns(first), first, strict=True)
-        ]
+        pairs = zip(self.times.packed_ns(first), first, strict=True)
+        packed = [(ns * objective_weight(self.instance, config), config) for ns, config in pairs]
         return sorted([*packed, *by_bound[PACKED:]], key=lambda entry: entry[0])
 
     def hopeful(

@@ -23,10 +23,8 @@ def start_orders(nodes_used: Sequence[int], per_stage: int) -> list[Order]:
     way, which pays where replicas may have unlike shares.
     """
     used = [j for j, count in enumerate(nodes_used) if count]
-    runs = [
-        tuple(j for j in order for _ in range(nodes_used[j]))
-        for order in islice(permutations(used), MOST_STARTS)
-    ]
+    orders = islice(permutations(used), MOST_STARTS)
+    runs = [tuple(j for j in order for _ in range(nodes_used[j])) for order in orders]
     return list(dict.fromkeys([*runs, striped(nodes_used, per_stage)]))
 
 

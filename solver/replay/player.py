@@ -271,10 +271,8 @@ class _Training:
     def fail(self, nodes: frozenset[str]) -> None:
         """Ready nodes fail now, all at once."""
         self.ready -= nodes
-        self.trained, self.next = (
-            config and replace(config, lost=config.lost | nodes)
-            for config in (self.trained, self.next)
-        )
+        configs = self.trained, self.next
+        self.trained, self.next = (c and replace(c, lost=c.lost | nodes) for c in configs)
         # Nodes in use; during a pause also those of pipelines from which layers are copied
         needed = frozenset() if self.next is None else self.next.nodes
         if self.trained is not None and (self.next is None or self.trained.pipelines):

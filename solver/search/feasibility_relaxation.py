@@ -45,11 +45,9 @@ class Least:
 
 def with_memory(instance: Instance, extra_gib: float) -> Instance:
     """The instance with this much more memory on every GPU."""
-    groups = tuple(
-        group.but(gpu={"memory_bytes": group.gpu.memory_bytes + round(extra_gib * GIB)})
-        for group in instance.cluster.groups
-    )
-    return instance.but(cluster={"groups": groups})
+    groups, more = instance.cluster.groups, round(extra_gib * GIB)
+    larger = (group.but(gpu={"memory_bytes": group.gpu.memory_bytes + more}) for group in groups)
+    return instance.but(cluster={"groups": tuple(larger)})
 
 
 def _least_objective(
