@@ -243,7 +243,7 @@ def replayed() -> str:
 
 def lengths() -> LengthsDocument:
     chosen = choose(random_mixed(7), "ascending")
-    return build_lengths(chosen, "tiny").but(runtime_s=2.0)
+    return build_lengths(chosen, "tiny").but(runtime_s=2.0, above=(0.001, 0.02))
 
 
 def compared() -> str:
