@@ -32,7 +32,7 @@ def test_bounds_are_the_recorded_ones(monkeypatch: pytest.MonkeyPatch) -> Cases:
         if best is None or problem.chunks > 1:
             continue
         room = np.minimum.accumulate(problem.work % 5 + 1, axis=0)
-        for cutoff in (best * 9 // 10, best * 11 // 10, best * 8 // 5):
+        for cutoff in (best + 1, best * 9 // 10, best * 11 // 10, best * 8 // 5):
             layers = build_layers(problem, cutoff)
             if all(map(len, layers)):
                 rooms = room, np.full_like(room, 1 << 40)
