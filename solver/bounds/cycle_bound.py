@@ -183,10 +183,9 @@ class _Pass:
             through = self.before[k][edges.source] + cost + after[k + 1][edges.target]
             self.usable.append(np.flatnonzero(through + low < lane.cutoff))
         #: Per stage the least f + b of its usable edges.
-        self.work = [
-            int((edges.forward[r] + edges.backward[r])[usable].min(initial=INFINITY))
-            for edges, usable in zip(layers, self.usable, strict=True)
-        ]
+        pairs_usable = zip(layers, self.usable, strict=True)
+        passes = ((edges.forward[r] + edges.backward[r])[chosen] for edges, chosen in pairs_usable)
+        self.work = [int(times.min(initial=INFINITY)) for times in passes]
 
     def extended(self, k: int, labels: Labels) -> Labels:
         """All labels of stage k that are not refuted."""

@@ -149,9 +149,8 @@ def needed(
 
 def dealt(shares: Mapping[Counts, int], lanes: int, places: Sequence[int]) -> list[Counts]:
     """Counts of every lane that together can have the most, where all places can be dealt."""
-    tables = [
-        grid[..., 0] for grid in grids({c: np.array([s]) for c, s in shares.items()}, lanes, places)
-    ]
+    arrays = {counts: np.array([share]) for counts, share in shares.items()}
+    tables = [grid[..., 0] for grid in grids(arrays, lanes, places)]
     places_left, chosen = tuple(places[:-1]), []
     for before, now in zip(reversed(tables[:-1]), reversed(tables[1:]), strict=True):
         for counts, share in shares.items():

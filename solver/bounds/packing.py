@@ -69,8 +69,7 @@ def refuted(
 ) -> list[bool]:
     """Whether no plan of each config, with these layer times, has a step time below these."""
     packing = Packing(ClosedForms(instance, configs, times))
-    flags: list[bool] = packing.refutes(np.array(below_ns, dtype=np.int64)).tolist()
-    return flags
+    return [*map(bool, packing.refutes(np.array(below_ns, dtype=np.int64)))]
 
 
 def packed_ns(
@@ -87,8 +86,7 @@ def packed_ns(
         middle = (low + high) // 2
         closed = packing.refutes(middle)
         low, high = np.where(closed, middle, low), np.where(closed, high, middle)
-    bounds: list[int] = low.tolist()
-    return bounds
+    return [*map(int, low)]
 
 
 class Packing:

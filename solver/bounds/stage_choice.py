@@ -162,12 +162,9 @@ class StageChoice:
         """C, see the module; 0 if it is negative."""
         share = np.where(work > 0, forward / np.maximum(work, 1), 0)
         none = np.zeros_like(share)
-        largest_shares = share.max(), (np.where(work > 0, 1 - share, none)).max()
+        phi = share.max(), np.where(work > 0, 1 - share, none).max()  # largest shares
         stage = np.arange(config.pp)
         same = np.ones_like(stage)
         paths = SCHEDULES[config.schedule].missed(config.pp * same, stage, m * same, same)
-        kept = [
-            m - 1 - largest_shares[0] * missed.forward - largest_shares[1] * missed.backward
-            for missed in paths
-        ]
+        kept = [m - 1 - phi[0] * path.forward - phi[1] * path.backward for path in paths]
         return max(0.0, float(np.max(kept, axis=0).min()))

@@ -208,9 +208,8 @@ class Front:
             # cutoffs fall to where plans reach the new points
             for point, (cluster, reached) in product(self.points[counts], self._reached.items()):
                 for i, terms in enumerate(self._terms[cluster]):
-                    reached[i] = min(
-                        reached[i], self.measure.reaching(cluster, terms, point.figures)
-                    )
+                    reach_ns = self.measure.reaching(cluster, terms, point.figures)
+                    reached[i] = min(reached[i], reach_ns)
                 self.cutoffs[cluster] = max(reached)
 
     @property

@@ -169,9 +169,7 @@ class _Search:
         for i, device_arcs in enumerate(arcs.tolist()):
             order = self.problem.order(device_arcs * self.graph.v)[: self.num_nodes]
             by_order.setdefault(order, []).append(i)
-        return all(
-            self._look(order, splits[device_arcs]) for order, device_arcs in by_order.items()
-        )
+        return all(self._look(order, splits[rows]) for order, rows in by_order.items())
 
     def _look(self, order: tuple[int, ...], splits: Array) -> bool:
         if order not in self.of_order:  # with all its costs

@@ -16,13 +16,12 @@ Paths: those of `latency_bottleneck`, lane by lane; lanes are joined by a knapsa
 Each step makes the others stronger, so they are repeated until nothing changes.
 
 The best plan, where the ways are exact. What the bounds leave is divided: a stage gets one of its
-runs of layers. Where all have one,
-the bounds of the shares are replaced by the largest ones with which one replica, simulated, is
-below the cutoff. If their best dealing suffices, it is a plan, its tails apart: the stages of a
-lane also wait for slower nodes of other lanes. If that makes the plan too slow, it is decided for
-one more stage where it stands, in all ways, and its tail follows from these. Once that is
-decided for every stage, no tail is too short, so the plan is below the cutoff. In the end all plans
-left are found or refuted.
+runs of layers. Where all have one, the bounds of the shares are replaced by the largest ones with
+which one replica, simulated, is below the cutoff. If their best dealing suffices, it is a plan, its
+tails apart: the stages of a lane also wait for slower nodes of other lanes. If that makes the plan
+too slow, it is decided for one more stage where it stands, in all ways, and its tail follows from
+these. Once that is decided for every stage, no tail is too short, so the plan is below the cutoff.
+In the end all plans left are found or refuted.
 """
 
 from collections.abc import Iterator, Mapping
@@ -189,10 +188,8 @@ class Uneven:
 def _size(remaining: Remaining) -> int:
     """Changes whenever less is left."""
     runs = sum(int(mask.sum()) for mask in remaining.layers)
-    return runs + sum(
-        1 + most_share - remaining.needed[counts]
-        for counts, most_share in remaining.largest.items()
-    )
+    largest, needed = remaining.largest.items(), remaining.needed
+    return runs + sum(1 + most_share - needed[counts] for counts, most_share in largest)
 
 
 def best_dealing(

@@ -74,11 +74,11 @@ class Level(ArrayRecord):
 class Edges(Level):
     """M ways to run one stage; R lanes, ns. A node is state * n + layer boundary.
 
-    arc, start, end: [M]. forward,
-    backward, send, send_back: [R, M] as in `Arcs`. work, ahead, behind: [R, M] device time per
-    micro-batch, and of its forward and backward, with blocking sends. term: [R, M] what the stage
-    adds to the latency at least, see `solver.bounds.latency_bottleneck`. weight: [R, M] weight
-    gradients, if split off. tail: [M] from the last backward to the end of the step, at least.
+    arc, start, end: [M]. forward, backward, send, send_back: [R, M] as in `Arcs`. work, ahead,
+    behind: [R, M] device time per micro-batch, and of its forward and backward, with blocking
+    sends. term: [R, M] what the stage adds to the latency at least, see
+    `solver.bounds.latency_bottleneck`. weight: [R, M] weight gradients, if split off. tail: [M]
+    from the last backward to the end of the step, at least.
     """
 
     arc: Array

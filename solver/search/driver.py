@@ -5,6 +5,7 @@ import math
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 
 from formulations.instance import Instance
 from formulations.instance.instance import Limits
@@ -193,9 +194,6 @@ def search_overview(study: Study, notes: dict[str, str]) -> SearchOverview | Non
     best = search.incumbents.best
     open_list.unpacked(open_list.open(best), best, lambda: False)
     standing = search.standing()
-    weighted = {
-        record.config: (record.bound_ns or 0) * objective_weight(instance, record.config)
-        for record in standing.records
-    }
-    records = sorted(standing.records, key=lambda record: weighted[record.config])
+    weight = partial(objective_weight, instance)
+    records = sorted(standing.records, key=lambda r: (r.bound_ns or 0) * weight(r.config))
     return SearchOverview(**vars(replace(standing, records=tuple(records))), spent_s=spent_s)

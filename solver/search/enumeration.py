@@ -81,10 +81,8 @@ def _share_vectors(
             return None
         alone = fixed_order(intervals, placement, [alike], [1])
         largest.append(largest_share(alone, intervals.room, total - dp + 1, cutoff))
-    speed = [
-        int(sum(intervals.forward[j, 0, -1] + intervals.backward[j, 0, -1] for j in alike.groups))
-        for alike in classes
-    ]
+    work = (intervals.forward + intervals.backward)[:, 0, -1]
+    speed = [int(work[list(alike.groups)].sum()) for alike in classes]
     vectors = least_vectors(counts, largest, total)
     return sorted(vectors, key=lambda v: max(m * s for m, s in zip(v, speed, strict=True)))
 
