@@ -91,12 +91,12 @@ def fleet_choices(
 
     def rate(sizes: Sequence[int], available: tuple[int, ...]) -> float | None:
         # Templates of fewer nodes than the least size are of mixes that hold the model all the same
-        some = tuple(k for k in kinds if sum(k.nodes) in sizes or sum(k.nodes) < min(sizes))
+        fitting = tuple(k for k in kinds if sum(k.nodes) in sizes or sum(k.nodes) < min(sizes))
         for survived in range(faults, -1, -1):  # fewer pipelines where too few nodes are left
             chosen = InstantiationProblem(
-                some, available, survived, problem.micro_batches, all_nodes=False
+                fitting, available, survived, problem.micro_batches, all_nodes=False
             )
-            if some and (fleet := instantiate(chosen)) is not None:
+            if fitting and (fleet := instantiate(chosen)) is not None:
                 return batch / seconds(fleet.step_ns(chosen))
         return None
 

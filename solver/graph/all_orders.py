@@ -133,8 +133,8 @@ class _FreeOrder:
             for first, last in product(parts if limited or self.tables.tied else (), repeat=2)
             if may_follow(instance, config.zero, degrees[first[1]], degrees[last[1]], True)
         )
-        most = ARC_LIMIT // len(self.lanes)
-        return _stages(self.sizes, config.nodes_used, parts, ends, config.dp, config.pp, most)
+        limit = ARC_LIMIT // len(self.lanes)
+        return _stages(self.sizes, config.nodes_used, parts, ends, config.dp, config.pp, limit)
 
     def _tail(self, stage: int, nodes: tuple[Node, ...], again: bool) -> int:
         """Row of a stage on these nodes; again: of a later chunk, without what comes once."""

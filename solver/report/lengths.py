@@ -143,7 +143,7 @@ def _strategies(mixed: Mixed) -> Grid:
     ends = sorted({bisect_right(tokens, up_to) for up_to in (*RANGES, tokens[-1])} - {0})
     ranges_of = [range(first, end) for first, end in pairwise([0, *ends])]
     times = [[each.of_set(atoms) for atoms in ranges_of] for each in strategy_times(mixed)]
-    least = [min(filter(None, column), default=None) for column in zip(*times, strict=True)]
+    fastest = [min(filter(None, column), default=None) for column in zip(*times, strict=True)]
     rows = []
     for strategy, row in zip(mixed.strategies, times, strict=True):
         cells = ["-"] * 3
@@ -152,7 +152,7 @@ def _strategies(mixed: Mixed) -> Grid:
             cells = [str(strategy.dp), str(stages), f"{strategy.longest:,}"]
         cells += [
             "-" if ns is None else f"{'*' * (ns == best)}{significant(seconds(ns), 3)}"
-            for ns, best in zip(row, least, strict=True)
+            for ns, best in zip(row, fastest, strict=True)
         ]
         once = [f"{seconds(ns) * 1e3:,.1f}" for ns in (strategy.visit_ns, strategy.anchor_ns)]
         rows.append([strategy.name, *cells, *once])
