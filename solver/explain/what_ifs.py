@@ -64,7 +64,7 @@ def what_ifs(instance: Instance) -> Iterator[WhatIf]:
     batch, odd = divmod(instance.workload.global_batch, 2)
     if not odd:
         change = f"half the batch, {batch} sequences, for each of them"
-        yield WhatIf(change, instance.with_batch(batch))
+        yield WhatIf(change, instance.with_batch(batch), priced=False)  # another training
     yield from _strategies(instance)
 
 

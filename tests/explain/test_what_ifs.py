@@ -68,7 +68,7 @@ def test_every_change_is_solved_as_an_instance_of_its_own(
         assert answer.launched_by == tuple(able(what_if.instance, present(result.plan)))
         more = rent_of(result) - rent if what_if.priced else None
         assert answer.more_usd_per_hour == pytest.approx(more)
-        unpriced = what_if.change.startswith("twice")
+        unpriced = what_if.change.startswith(("twice", "half"))
         assert what_if.priced is not unpriced
         more = few_choices().workload.global_batch / what_if.instance.workload.global_batch
         assert answer.saves_at_least == pytest.approx(1 - present(result.objective) * more / best)
