@@ -244,6 +244,15 @@ class Cluster(Record):
         pairs = combinations(zones, 2)
         return tuple(dict.fromkeys(self.link_between(*pair) for pair in pairs))
 
+    def joined(self, number: int) -> "Cluster":
+        """The cluster whose nodes are so many of these, with their links to others side by side.
+
+        Every group's nodes are a multiple of the number; none has terms on spot.
+        """
+        groups = tuple(joined_group(group, number) for group in self.groups)
+        efficiency = {ceil_div(n, number): share for n, share in self.network_efficiency}
+        return self.but(groups=groups, network_efficiency=tuple(efficiency.items()))
+
     def with_groups(self, groups: Sequence[NodeGroup]) -> "Cluster":
         """The same with other groups, in some of the zones; links to others are left out."""
         zones = {group.zone for group in groups}
@@ -357,17 +366,16 @@ def resolve_cluster(written: ClusterFile, place: Place) -> Cluster:
         wrong.errors.append(place.at(*path).error(found, allowed))
     wrong.tell()
     efficiency = {1: 1.0} | (written.network_efficiency or {})
-    return Cluster(
-        groups=tuple(joined_group(group, joined_nodes) for group in groups if group),
+    cluster = Cluster(
+        groups=tuple(group for group in groups if group),
         zone_link=written.zone_link,
         zone_links=tuple(
             ZonePair(zones=pair.zones, link=ZoneLink(**pair.model_dump(exclude={"zones"})))
             for pair in written.zone_links
         ),
-        network_efficiency=tuple(
-            sorted({ceil_div(n, joined_nodes): efficiency[n] for n in sorted(efficiency)}.items())
-        ),
+        network_efficiency=tuple(sorted(efficiency.items())),
     )
+    return cluster.joined(joined_nodes)
 
 
 def _check_joined(written: NodeGroupFile, place: Place, joined_nodes: int) -> None:

@@ -9,7 +9,8 @@ from math import lcm
 
 from formulations.errors import PlannerError
 from formulations.instance import Instance
-from formulations.instance.cluster import Cluster, joined_group
+from formulations.instance.cluster import Cluster
+from formulations.instance.record import MOST_GPUS_PER_NODE
 from formulations.lengths.tour import best_single
 from solver.lengths.candidates import candidates
 
@@ -54,11 +55,12 @@ def _wide_nodes(instance: Instance, degrees: dict[str, int]) -> Cluster:
     if joined == 1:
         return cluster
     links = {group.inter_node for group in cluster.groups}
+    beyond = len(links) > 1 or gpus > MOST_GPUS_PER_NODE
     for group in cluster.groups:
-        if gpus % group.gpus_per_node or group.nodes % joined or len(links) > 1 or group.spot:
+        if beyond or gpus % group.gpus_per_node or group.nodes % joined or group.spot:
             raise PlannerError(
                 f"--static: {gpus} GPUs of a sequence, {group.gpus_per_node} in a node of "
-                f"{group.name}; allowed: up to as many, or whole nodes, where all have equal links "
-                "and no spot terms"
+                f"{group.name}; allowed: up to as many, or up to {MOST_GPUS_PER_NODE} of whole "
+                "nodes, where all have equal links and no spot terms"
             )
-    return cluster.with_groups([joined_group(group, joined) for group in cluster.groups])
+    return cluster.joined(joined)

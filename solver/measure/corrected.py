@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from math import exp, log
 from pathlib import Path
 from statistics import fmean
@@ -44,13 +44,15 @@ class Corrected:
         """Log factor of what passes between nodes; 0 without one."""
         return next(iter(self.factors.values())).network if self.fit.kept == "all" else 0.0
 
+    @cached_property
+    def predictions_s(self) -> list[tuple[float, float]]:
+        """[step] as modelled, and with the factors."""
+        return [(step.predicted_s(), self.fit.predicted_s(step)) for step in self.steps]
+
     def error(self, *, corrected: bool) -> float:
         """Mean |error| of the steps that the factors were fitted to."""
-        predicted = (
-            self.fit.predicted_s(step) if corrected else step.predicted_s() for step in self.steps
-        )
-        pairs = zip(predicted, self.steps, strict=True)
-        return fmean(abs(time_s / step.measured_s - 1) for time_s, step in pairs)
+        pairs = zip(self.predictions_s, self.steps, strict=True)
+        return fmean(abs(times_s[corrected] / step.measured_s - 1) for times_s, step in pairs)
 
 
 def memory_headroom(measured: Sequence[tuple[MeasuredStep, float | None]]) -> float | None:
@@ -122,13 +124,14 @@ def summary(corrected: Corrected) -> list[str]:
         )
     if corrected.network:
         lines.append(f"traffic between nodes takes {_longer(corrected.network)} than modelled")
-    furthest = sorted(steps, key=lambda step: -abs(log(step.predicted_s() / step.measured_s)))
-    for step in furthest[:_MOST_STEPS]:
+    pairs = list(zip(corrected.predictions_s, steps, strict=True))
+    pairs.sort(key=lambda pair: -abs(log(pair[0][0] / pair[1].measured_s)))
+    for (modelled_s, corrected_s), step in pairs[:_MOST_STEPS]:
         ran = "/".join(dict.fromkeys(shape.gpu for shape in step.shapes))
-        times_s = {"measured": step.measured_s, "modelled": step.predicted_s()}
-        times_s["corrected"] = fit.predicted_s(step)
-        told = ", ".join(f"{time_text(time_s)} {how}" for how, time_s in times_s.items())
-        lines.append(f"{one_line(step.plan.config)} on {ran}: {told}")
+        lines.append(
+            f"{one_line(step.plan.config)} on {ran}: {time_text(step.measured_s)} measured, "
+            f"{time_text(modelled_s)} modelled, {time_text(corrected_s)} corrected"
+        )
     if corrected.memory_headroom is not None:
         share = f"{100 * corrected.memory_headroom:.2g} %"
         lines.append(f"memory: measured peaks ask for {share} of head-room")

@@ -77,18 +77,18 @@ def with_prices(
         raise InstanceError("--region", shown(region), ", ".join(regions) or _TABLE)
     regions = regions if region is None else [region]
     offers = [offer for offer in offers if offer.region in regions]
-
-    def cheapest(kind: Machines, name: str | None = None) -> Offer | None:
-        fitting = (o for o in offers if (o.gpus, o.gpu) == (kind.gpus_per_node, kind.gpu))
-        there = (offer for offer in fitting if name in (None, offer.region))
-        return min(there, key=lambda offer: offer.usd_per_hour, default=None)
-
+    cheapest: dict[tuple[str, int, str], Offer] = {}  # by region and kind of machine
+    for offer in sorted(offers, key=lambda each: each.usd_per_hour):
+        cheapest.setdefault((offer.region, offer.gpus, offer.gpu), offer)
+    offered = {f"{gpus}x{gpu}" for _, gpus, gpu in cheapest}
     for kind in machines:
-        if cheapest(kind) is None:
-            nodes = ", ".join(sorted({f"{offer.gpus}x{offer.gpu}" for offer in offers}))
-            missing = f"no offer of {kind.gpus_per_node}x{kind.gpu}"
-            raise InstanceError(str(path), missing, nodes or _TABLE)
-    by_region = ([cheapest(kind, name) for kind in machines] for name in regions)
+        if (missing := f"{kind.gpus_per_node}x{kind.gpu}") not in offered:
+            allowed = ", ".join(sorted(offered)) or _TABLE
+            raise InstanceError(str(path), f"no offer of {missing}", allowed)
+    by_region = (
+        [cheapest.get((name, kind.gpus_per_node, kind.gpu)) for kind in machines]
+        for name in regions
+    )
     complete = [[each for each in row if each] for row in by_region if None not in row]
     if not complete:
         allowed = "machines of one region; write prices into the instance for others"

@@ -58,3 +58,19 @@ def test_numbers_of_nodes() -> None:
     for fields in ({"network_efficiency": ((4, 0.9),)}, {"zone_link": SLOW}):
         with pytest.raises(ValidationError, match=r"without an entry for 1 node|a link between"):
             Cluster(groups=(GROUP,), **fields)
+
+
+def test_nodes_are_joined_as_an_instance_says() -> None:
+    """Groups and the efficiency of the network, which is by nodes."""
+    text = """
+name: x
+workload: {catalogue: gpt2}
+cluster:
+  joined_nodes: 1
+  network_efficiency: {3: 0.9, 5: 0.8}
+  groups: [{name: a, gpu: A10, gpus_per_node: 4, nodes: 8, inter_node: 100 Gbit/s, price: 2 USD/h}]
+"""
+    apart = parsed(text).cluster
+    joined = parsed(text.replace("joined_nodes: 1", "joined_nodes: 2")).cluster
+    assert (apart.joined(1), apart.joined(2)) == (apart, joined)
+    assert joined.network_efficiency == ((1, 1.0), (2, 0.9), (3, 0.8))

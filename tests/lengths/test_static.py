@@ -60,6 +60,10 @@ def test_tensor_groups_of_two_nodes_are_slower_than_those_of_one() -> None:
         ("tp", "--static: 'tp'; allowed: NAME=NUMBER of dp, tp, pp, cp, ep, zero"),
         ("tp=2,tp=4", "--static: 'tp=4'; allowed: NAME=NUMBER"),
         ("tp=6,dp=1", "--static: 6 GPUs of a sequence, 4 in a node of a; allowed: up to as many"),
+        (
+            "tp=2048",
+            "--static: 2048 GPUs of a sequence, 4 in a node of a; allowed: up to as many, or",
+        ),
         ("dp=3", "no layout over all 8 GPUs"),
     ],
 )
