@@ -4,7 +4,9 @@ Oobleck takes the fewest sizes that cover every number of nodes, and of all ways
 of them the one with most throughput (Jang et al., SOSP 2023, sections 4.1 and 4.2).
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import compress, islice
 from statistics import pstdev
 from typing import Annotated
 
@@ -16,9 +18,9 @@ from formulations.instance import Instance
 from formulations.instance.record import Record
 from formulations.pipelines import InstantiationProblem
 from formulations.units import seconds
-from solver.fleets.distribution import Distribution, least_variance, shortest
+from solver.fleets.distribution import Distribution, Times, least_variance, shortest
 from solver.fleets.fleet import starting
-from solver.fleets.instantiate import instantiate, listed
+from solver.fleets.instantiate import Choice, instantiate, listed
 from solver.fleets.step_times import kinds_of
 
 #: Instantiations that are told.
@@ -85,70 +87,65 @@ def fleet_choices(
     """
     if not designs:
         raise NoPlanError("templates: none was found")
-    kinds = kinds_of(instance, designs)
-    problem, best = starting(instance, designs, kinds, faults)
-    batch = instance.workload.global_batch
+    problem, best = starting(instance, designs, kinds_of(instance, designs), faults)
+    batch, least_ns = instance.workload.global_batch, best.step_ns(problem)
+    every, missing_ns = listed(problem, int(_LONGEST * least_ns), least_ns)
+    options = [option for option in every if option.step_ns <= _LONGEST * least_ns]
+    return FleetChoices(
+        sets=tuple(_set_of(problem, batch, *named) for named in size_sets.items() if named[0]),
+        options=tuple(_option(problem, batch, option) for option in options[:MOST_OPTIONS]),
+        number=len(options) if missing_ns is None else None,
+        shares=tuple(_shares(problem, best.counts)),
+    )
 
-    def rate(sizes: Sequence[int], available: tuple[int, ...]) -> float | None:
-        # Templates of fewer nodes than the least size are of mixes that hold the model all the same
-        fitting = tuple(k for k in kinds if sum(k.nodes) in sizes or sum(k.nodes) < min(sizes))
-        for survived in range(faults, -1, -1):  # fewer pipelines where too few nodes are left
-            chosen = InstantiationProblem(
-                fitting, available, survived, problem.micro_batches, all_nodes=False
-            )
-            if fitting and (fleet := instantiate(chosen)) is not None:
+
+def _set_of(
+    problem: InstantiationProblem, batch: int, sizes: tuple[int, ...], name: str
+) -> SizeSet:
+    """Templates of these sizes alone, and of mixes of fewer nodes that hold the model, too."""
+    numbers = (sum(kind.nodes) for kind in problem.kinds)
+    usable = [number in sizes or number < min(sizes) for number in numbers]
+    kinds = tuple(compress(problem.kinds, usable))
+
+    def rate(available: tuple[int, ...]) -> float | None:
+        for survived in range(problem.faults, -1, -1):  # fewer where too few nodes are left
+            chosen = replace(problem, kinds=kinds, available=available, faults=survived)
+            if kinds and (fleet := instantiate(chosen)) is not None:
                 return batch / seconds(fleet.step_ns(chosen))
         return None
 
-    def after(sizes: Sequence[int]) -> float | None:
-        losses = list(_losses(problem.available, faults))
-        if len(losses) > _MOST_LOSSES:
-            return None
-        rates = [rate(sizes, nodes_left) for nodes_left in losses]
-        return None if None in rates else min(filter(None, rates), default=None)
+    losses = list(islice(_losses(problem.available, problem.faults), _MOST_LOSSES + 1))
+    rates = [rate(nodes_left) for nodes_left in losses] if len(losses) <= _MOST_LOSSES else [None]
+    after = None if None in rates else min(filter(None, rates), default=None)
+    now = rate(problem.available)
+    return SizeSet(name=name, sizes=sizes, sequences_per_s=now, after_faults_sequences_per_s=after)
 
-    least_ns = best.step_ns(problem)
-    every, missing_ns = listed(problem, int(_LONGEST * least_ns), least_ns)
-    options = [option for option in every if option.step_ns <= _LONGEST * least_ns]
-    each = [i for i, count in enumerate(best.counts) for _ in range(count)]
-    times = [kinds[i].times_ns for i in each]
-    shares: dict[Distribution, tuple[int, ...]] = {
-        "step-time": shortest(times, problem.micro_batches),
-        "variance": least_variance(times, problem.micro_batches),
-    }
-    steps = {
-        name: [seconds(row[m - 1]) for row, m in zip(times, shared, strict=True)]
-        for name, shared in shares.items()
-    }
-    return FleetChoices(
-        sets=tuple(
-            SizeSet(
-                name=name,
-                sizes=sizes,
-                sequences_per_s=rate(sizes, problem.available),
-                after_faults_sequences_per_s=after(sizes),
-            )
-            for sizes, name in size_sets.items()
-            if sizes
-        ),
-        options=tuple(
-            Option(
-                pipelines=tuple(
-                    (kind.nodes, count)
-                    for kind, count in zip(kinds, option.counts, strict=True)
-                    if count
-                ),
-                step_time_s=seconds(option.step_ns),
-                sequences_per_s=batch / seconds(option.step_ns),
-            )
-            for option in options[:MOST_OPTIONS]
-        ),
-        number=len(options) if missing_ns is None else None,
-        shares=tuple(
-            Shares(distribution=name, slowest_s=max(taken), deviation_s=pstdev(taken))
-            for name, taken in steps.items()
-        ),
+
+def _option(problem: InstantiationProblem, batch: int, option: Choice) -> Option:
+    pairs = zip(problem.kinds, option.counts, strict=True)
+    step_s = seconds(option.step_ns)
+    return Option(
+        pipelines=tuple((kind.nodes, count) for kind, count in pairs if count),
+        step_time_s=step_s,
+        sequences_per_s=batch / step_s,
     )
+
+
+def _shares(problem: InstantiationProblem, counts: Sequence[int]) -> Iterator[Shares]:
+    """Of so many pipelines per kind, by either distribution."""
+    times = [
+        kind.times_ns
+        for kind, count in zip(problem.kinds, counts, strict=True)
+        for _ in range(count)
+    ]
+    ways: dict[Distribution, Callable[[Sequence[Times], int], tuple[int, ...]]] = {
+        "step-time": shortest,
+        "variance": least_variance,
+    }
+    for name, share_out in ways.items():
+        shares = zip(times, share_out(times, problem.micro_batches), strict=True)
+        taken = [seconds(row[m - 1]) for row, m in shares]
+        yield Shares(distribution=name, slowest_s=max(taken), deviation_s=pstdev(taken))
 
 
 def _losses(available: tuple[int, ...], faults: int) -> Iterator[tuple[int, ...]]:
