@@ -528,7 +528,7 @@ class Explanation(_Shown):
 
     def summary(self) -> str:
         """What `explain` prints."""
-        from solver.report.compared import explanation
+        from solver.report.explained import explanation
 
         return _drawn(explanation(self.solution.document, self.changes))
 

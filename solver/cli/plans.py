@@ -168,7 +168,7 @@ def explain_command(plan: Path, options: SolveOptions, as_json: bool = False) ->
     """
     from solver.explain.what_ifs import answers
     from solver.plan_figures import plan_of
-    from solver.report.compared import answers_json, explanation
+    from solver.report.explained import answers_json, explanation
 
     document = checked_plan(plan)
     with steps_display("changes solved") as tell:

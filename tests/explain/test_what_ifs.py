@@ -13,7 +13,7 @@ from solver.evaluate.run_plan import judged
 from solver.explain.what_ifs import answers, kept, what_ifs
 from solver.options import SolveOptions
 from solver.plan_figures import build_document
-from solver.report.compared import answer_text, gain_text
+from solver.report.explained import answer_text, gain_text
 from solver.result import Answer, Result
 from solver.search.driver import solve
 from tests.conftest import present, text_of

@@ -40,8 +40,8 @@ from solver.report.compared import (
     difference,
     evaluation_json,
     evaluation_text,
-    explanation,
 )
+from solver.report.explained import explanation
 from solver.report.fleet import draw_replays, fleet_text, replay_json, replay_text
 from solver.report.front import Figures, front_report, subset_lines
 from solver.report.front_picture import Mark, draw_front, front_page
@@ -261,27 +261,35 @@ def compared() -> str:
     return drawn(*parts[1:])
 
 
-def evaluated() -> str:
-    """What changes bring, as far as proved; a plan that breaks limits, the best one, and another.
+ANSWERS = (
+    Answer("none", Status.INFEASIBLE),
+    Answer("late", Status.UNKNOWN),
+    Answer("a tenth", Status.FEASIBLE, 1.0, 0.1, None, 2.5, 0.7, ("torchtitan",)),
+    Answer("proved", Status.OPTIMAL, 1.0, 0.1, 0.1004, None, 0.9999),
+    Answer("nothing", Status.OPTIMAL, 1.0, 0.0004, 0.1),
+    Answer("costs", Status.OPTIMAL, 1.0, -0.2, -0.1),
+)
+
+
+def explained() -> str:
+    """What changes bring, as far as proved; of what has no plan, and of little.
 
     What is no plan, not reached, or the same within 0.05 % is told apart.
     """
-    answers = (
-        Answer("none", Status.INFEASIBLE),
-        Answer("late", Status.UNKNOWN),
-        Answer("a tenth", Status.FEASIBLE, 1.0, 0.1, None, 2.5, 0.7, ("torchtitan",)),
-        Answer("proved", Status.OPTIMAL, 1.0, 0.1, 0.1004, None, 0.9999),
-        Answer("nothing", Status.OPTIMAL, 1.0, 0.0004, 0.1),
-        Answer("costs", Status.OPTIMAL, 1.0, -0.2, -0.1),
-    )
+    document = document_of(pipelined_result())
+    parts = explanation(document, ANSWERS)
+    for few in (ANSWERS[:2], ANSWERS[4:]):
+        parts += explanation(document, few)[3:]
+    return drawn(*parts)
+
+
+def evaluated() -> str:
+    """A plan that breaks limits, the best one, and another."""
+    over = ("instance.limits.max_step_time_s: too long", "replicas[0]: too large")
+    changes, parts = (ANSWERS[2], ANSWERS[0]), list[RenderableType]()
     best = pipelined_result()
     document = document_of(best)
-    parts = explanation(document, answers)
-    for few in (answers[:2], answers[4:]):
-        parts += explanation(document, few)[3:]
-    over = ("instance.limits.max_step_time_s: too long", "replicas[0]: too large")
-    changes = (answers[2], answers[0])
-    for share, broken, told in ((1.5, over, changes), (1.0, (), ()), (0.5, (), answers[5:])):
+    for share, broken, told in ((1.5, over, changes), (1.0, (), ()), (0.5, (), ANSWERS[5:])):
         run = Evaluation(share * (best.objective or 0.0), broken, best, told)
         parts += ["", *evaluation_text(document, run)]
         parts.append(json.dumps(evaluation_json(document, run) | {"config": "as above"}))
@@ -328,6 +336,7 @@ REPORTS: dict[str, Callable[[], str]] = {
     "catalogued": catalogued,
     "compared": compared,
     "evaluated": evaluated,
+    "explained": explained,
     "front": front_in_time,
     "front_picture": partial(
         charted, lambda axes: draw_front(axes, front(), [THEIRS], "theirs & more")
