@@ -14,10 +14,12 @@ from solver.cli.search_options import OPTIONS
 from solver.cli.terminal import print_either, say
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from formulations.instance import Workload
+    from formulations.instance.machines import GpuType
     from formulations.instance.transformer import Architecture
+    from solver.setup.first_instance import Machines
 
 Answer = TypeVar("Answer")
 
@@ -45,8 +47,7 @@ def init_command(
     from formulations.instance.machines import gpu_catalogue
     from formulations.instance.targets import TARGETS
     from solver.report.text import cluster_text
-    from solver.setup import first_instance as setup
-    from solver.setup.first_instance import WIDEST, Training, instance_text
+    from solver.setup.first_instance import WIDEST, Training, instance_text, parse_gpu
     from solver.setup.offers import with_prices
 
     check_writable(out)
@@ -55,9 +56,10 @@ def init_command(
             f"{out} exists; name another file with --out, or replace it with --force"
         )
 
-    described = [setup.parse_gpu(text) for text in gpu or ()]
+    if region and not skypilot:
+        raise PlannerError("--region is that of the prices: --skypilot FILE is missing")
+    described = [parse_gpu(text) for text in gpu or ()]
     gpus = {**{kind.name: kind for kind, _ in described}, **gpu_catalogue()}
-    machines_text = f"{NODES_HELP} Several with commas between"
 
     def training_of(answer: str) -> Training:
         described = _model(answer, "--model")
@@ -68,6 +70,27 @@ def init_command(
 
     model_help = OPTIONS["shared"]["model"]
     training = training_of(model) if model else _asked("--model", model_help, training_of)
+    machines = _machines(nodes, slurm, kubernetes, detect, gpus)
+    machines = with_prices(skypilot, machines, gpus, region) if skypilot else machines
+    lines = {kind.name: written for kind, written in described}
+    text = instance_text(training, machines, gpus, out.parent, lines)
+    instance = parse_instance(text + WIDEST, f"{out} (not written)", out.parent)
+    untaken = any(TARGETS["megatron"].untrained(instance.workload))
+    write_text(out, text + WIDEST if untaken else text)
+    say(f"wrote {out}: {instance.workload.name} on {cluster_text(instance)}")
+    say(f"next: hetplan solve {out}")
+
+
+def _machines(
+    nodes: list[str] | None,
+    slurm: Path | None,
+    kubernetes: Path | None,
+    detect: bool,
+    gpus: "Mapping[str, GpuType]",
+) -> "list[Machines]":
+    """Those of all options, else those that the user names; of a GPU not known also an example."""
+    from solver.setup import first_instance as setup
+
     try:
         machines = [setup.parse_machines(text, gpus) for text in nodes or ()]
         machines += setup.slurm_machines(slurm, gpus) if slurm else []
@@ -77,21 +100,11 @@ def init_command(
         for line in error.example:
             say(line, err=True)
         raise
-    machines = machines or _asked(
+    return machines or _asked(
         "--nodes",
-        machines_text,
+        f"{NODES_HELP} Several with commas between",
         lambda answer: [setup.parse_machines(m, gpus) for m in answer.split(",")],
     )
-    if region and not skypilot:
-        raise PlannerError("--region is that of the prices: --skypilot FILE is missing")
-    machines = with_prices(skypilot, machines, gpus, region) if skypilot else machines
-    lines = {kind.name: written for kind, written in described}
-    text = instance_text(training, machines, gpus, out.parent, lines)
-    instance = parse_instance(text + WIDEST, f"{out} (not written)", out.parent)
-    untaken = any(TARGETS["megatron"].untrained(instance.workload))
-    write_text(out, text + WIDEST if untaken else text)
-    say(f"wrote {out}: {instance.workload.name} on {cluster_text(instance)}")
-    say(f"next: hetplan solve {out}")
 
 
 def _asked(option: str, question: str, read: "Callable[[str], Answer]") -> "Answer":
