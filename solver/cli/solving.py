@@ -208,11 +208,11 @@ def lengths_command(
     if problem.lengths is None:
         allowed = "one with histogram, file or log_normal"
         raise InstanceError(str(instance), "no section lengths", allowed)
-    with steps_display("layouts") as tell, study_at(study, problem) as kept:
-        listed = candidates(problem, tell, kept)
     if static is not None and as_json:
         raise PlannerError("--static is printed; allowed: without --json")
     beside = None if static is None else static_step(problem, static)
+    with steps_display("layouts") as tell, study_at(study, problem) as kept:
+        listed = candidates(problem, tell, kept)
     document = lengths_document(problem, listed, order, options)
     if plans is not None:
         if not document.plans:

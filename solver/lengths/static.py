@@ -7,7 +7,7 @@ memory for its longest sequences (SOSP 2024, table 3). Its tensor groups fill tw
 import re
 from math import lcm
 
-from formulations.errors import PlannerError
+from formulations.errors import NoPlanError, PlannerError
 from formulations.instance import Instance
 from formulations.instance.cluster import Cluster
 from formulations.instance.record import MOST_GPUS_PER_NODE
@@ -36,15 +36,19 @@ def static_step(instance: Instance, text: str) -> tuple[str, int]:
     degrees = dict[str, int]()
     for part in text.split(","):
         name, _, number = (word.strip() for word in part.partition("="))
-        if name not in _FIELDS or name in degrees or not re.fullmatch(r"\d{1,6}", number):
+        written = "[0-3]" if name == "zero" else r"[1-9]\d{0,5}"
+        if name not in _FIELDS or name in degrees or not re.fullmatch(written, number):
             raise PlannerError(f"--static: {part.strip()!r}; allowed: {ALLOWED}")
         degrees[name] = int(number)
     search = {_FIELDS[name]: (number,) for name, number in degrees.items()}
     wide = instance.but(cluster=_wide_nodes(instance, degrees))
-    listed = candidates(wide.but(search=search)).mixed
+    try:
+        listed = candidates(wide.but(search=search)).mixed
+    except NoPlanError as error:
+        raise NoPlanError(f"--static {text}: {error}") from None
     single = best_single(listed)
     if single is None:
-        raise PlannerError(f"--static: {text} has no plan that takes all sequences alone")
+        raise NoPlanError(f"--static {text}: no plan takes all sequences alone")
     return listed.strategies[single.strategy].name, single.step_ns
 
 

@@ -64,7 +64,9 @@ def test_tensor_groups_of_two_nodes_are_slower_than_those_of_one() -> None:
             "tp=2048",
             "--static: 2048 GPUs of a sequence, 4 in a node of a; allowed: up to as many, or",
         ),
-        ("dp=3", "no layout over all 8 GPUs"),
+        ("pp=0", "--static: 'pp=0'; allowed: NAME=NUMBER"),
+        ("zero=7", "--static: 'zero=7'; allowed: NAME=NUMBER"),
+        ("dp=3", "--static dp=3: search: no layout over all 8 GPUs"),
     ],
 )
 def test_no_strategies_are_refused(text: str, message: str, tmp_path: Path) -> None:
