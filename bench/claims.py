@@ -147,6 +147,11 @@ class Study:
     fitted: bool = False
 
 
+def best(values: Mapping[str, float]) -> str:
+    """Where the largest value is."""
+    return max(values, key=values.__getitem__)
+
+
 def falls(values: Mapping[str, float]) -> bool:
     """Whether every value is below the one before."""
     return all(a > b for a, b in pairwise(values.values()))

@@ -1,10 +1,20 @@
 """Findings of Narayanan et al. (SC 2021, arXiv 2104.04473) on Megatron-LM and A100-80."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from bench.claims import FOLDER, Outcome, Point, Study, Values, falls, speed, throughput
+from bench.claims import (
+    FOLDER,
+    Outcome,
+    Point,
+    Study,
+    Values,
+    best,
+    falls,
+    speed,
+    throughput,
+)
 from bench.gpt_rows import MEGATRON_RUNS, MEGATRON_VOCABULARY
 from bench.published_times import gpt
 from bench.records import json_of
@@ -234,11 +244,6 @@ def pays(values: Values) -> dict[str, bool]:
         "needed for large batches": len(none) < len(full),
         "twice as fast there": full[best(full)] > 2 * none[best(none)],
     }
-
-
-def best(values: Mapping[str, float]) -> str:
-    """Where the largest value is."""
-    return max(values, key=values.__getitem__)
 
 
 def recompute() -> Study:
