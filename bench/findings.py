@@ -5,22 +5,26 @@
 Every finding is a study (`claims`): plans of instances in bench/findings, as Megatron-LM would
 launch them, and what must hold of their steps. What does not come out stays in, with the reason.
 Table 1 of Narayanan et al. 2021 needs the reference folder. Records, one per study with all plans,
-go to bench/results/findings.jsonl, the picture to bench/results/findings.svg.
+go to bench/results/findings.jsonl, the picture to bench/results/findings.svg. Findings that other
+benchmarks store figures of are judged by these (`claims_recorded`). The table of bench/README.md is
+made of the records.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from matplotlib.axes import Axes
 from rich.table import Table
 
-from bench import claims_cheng, claims_megatron
+from bench import claims_cheng, claims_megatron, claims_recorded
 from bench.claims import Outcome, Study, outcome
+from bench.claims_recorded import Recorded
 from bench.command import command, wide_console
-from bench.records import RESULTS, append, record, reference
+from bench.records import RESULTS, ROOT, append, record, reference
 from solver.report.chart import Draw, picture
 
+README = ROOT / "bench" / "README.md"
 _GROUP = 0.75  # width of a group of bars; the next one begins at 1
 
 
@@ -73,6 +77,21 @@ def figures(study: Study) -> Figures:
     }
 
 
+def judged(finding: Recorded) -> Figures:
+    """The same of a finding whose figures other benchmarks have stored."""
+    return {
+        "study": finding.name,
+        "claim": finding.claim,
+        "source": finding.source,
+        "parts": finding.parts,
+        "comes_out": verdict(finding.parts, False),
+        "note": finding.note,
+        "axis": finding.axis,
+        "values": finding.values,
+        "plans": [],
+    }
+
+
 def verdict(parts: Mapping[str, bool], fitted: bool) -> str:
     """Whether all parts, some or none come out; said of fitted ones, which show less."""
     if all(parts.values()):
@@ -103,13 +122,30 @@ def panels_picture(found: Sequence[Figures]) -> str:
 
 def table(found: Sequence[Figures]) -> Table:
     """One line per study."""
-    result = Table("finding", "source", "comes out", "note")
-    for one in found:
-        parts = [f"{'yes' if holds else 'no'}: {name}" for name, holds in one["parts"].items()]
-        result.add_row(
-            one["claim"], one["source"], "\n".join([one["comes_out"], *parts]), one["note"]
-        )
+    result = Table(*COLUMNS)
+    for row in rows(found):
+        result.add_row(*row)
     return result
+
+
+COLUMNS = ("finding", "source", "comes out", "why")
+
+
+def rows(found: Iterable[Figures]) -> Iterator[tuple[str, ...]]:
+    """Per finding what `COLUMNS` say, with the parts that do not come out."""
+    for one in found:
+        missing = ", ".join(name for name, holds in one["parts"].items() if not holds)
+        comes_out = one["comes_out"] + (f"; not: {missing}" if missing else "")
+        yield one["claim"], one["source"], comes_out, one["note"]
+
+
+def with_table(text: str, found: Iterable[Figures]) -> str:
+    """The text of bench/README.md with these findings in its table."""
+    head = f"| {' | '.join(COLUMNS)} |\n{'|---' * len(COLUMNS)}|\n"
+    before, _, rest = text.partition(head)
+    after = rest.partition("\n\n")[2]
+    lines = "\n".join(f"| {' | '.join(row)} |" for row in rows(found))
+    return f"{before}{head}{lines}\n\n{after}"
 
 
 def main() -> None:
@@ -117,8 +153,9 @@ def main() -> None:
     parser = command("findings")
     parser.add_argument("--picture", type=Path, default=RESULTS / "findings.svg")
     chosen = parser.parse_args()
-    found = [figures(study) for study in studies(reference())]
+    simulated = [figures(study) for study in studies(reference())]
+    chosen.picture.write_text(panels_picture(simulated), encoding="utf-8")
+    found = simulated + [judged(claim) for claim in claims_recorded.claims(RESULTS)]
     append(chosen.out, [record("findings", one) for one in found])
-    chosen.picture.write_text(panels_picture(found), encoding="utf-8")
-    console = wide_console()
-    console.print(table(found))
+    README.write_text(with_table(README.read_text(encoding="utf-8"), found), encoding="utf-8")
+    wide_console().print(table(found))
