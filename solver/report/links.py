@@ -43,6 +43,17 @@ def link_rows(document: PlanDocument, loads: Loads) -> list[LinkRow]:
     return sorted(rows, key=lambda row: -sum(load.busy_s for load in row[1].values()))
 
 
+def overfull(document: PlanDocument, loads: Loads) -> Lines:
+    """The fullest link, if it is busy for longer than the step, as the model lets it be."""
+    name, of_kind = next(iter(link_rows(document, loads)), ("", {}))
+    busy_s, step_s = sum(load.busy_s for load in of_kind.values()), document.step_time_s or 0.0
+    if busy_s <= step_s:
+        return []
+    busy = f"{time_text(busy_s, step_s)}, {percent(busy_s / step_s)} of the step"
+    waits = "messages that pass side by side in the model would have to wait"
+    return [("overfull", f"{name} would be busy for {busy}: {waits}")]
+
+
 def link_table(rows: Sequence[LinkRow], step_s: float) -> Grid:
     """What every link carries in a step, and how full it is of it."""
     words, lines = WORDS["traffic"], []
@@ -77,14 +88,14 @@ def _of_any_node(link: Link) -> Link:
     return link._replace(place=0, replica=None)
 
 
-def zone_lines(document: PlanDocument) -> Lines:
+def zone_lines(document: PlanDocument, loads: Loads) -> Lines:
     """One line per pair of zones that anything crosses between; empty without zones."""
     cluster, config = document.instance.cluster, document.config
     if not cluster.has_zones or config is None:
         return []
     # Stages of which something crosses between two zones, by the zones' numbers and what it is
     crossings: dict[tuple[int, int], dict[str, set[int]]] = defaultdict(lambda: defaultdict(set))
-    for kind, stage, to_stage, link, _ in loads_of(document):
+    for kind, stage, to_stage, link, _ in loads:
         after = to_stage == stage + 1 or (config.vpp > 1 and to_stage == 0)
         what = {"transfers": "activations after" * after, "sync": "gradients of"}.get(kind)
         if link.to is not None and what:

@@ -26,8 +26,8 @@ _MOST_ROWS = 12  # of a table of stages that is shown whole without `--details`
 #: Lines that are printed without `--details`.
 _SHORT = {
     *("workload", "lengths", "cluster", "plan", "degrees", "step time", "throughput", "money"),
-    *("rented", "useful", "memory", "layout", "idle", "status", "second best", "considered"),
-    *("not met", "would help", "warning", "more"),
+    *("rented", "useful", "memory", "overfull", "layout", "idle", "status", "second best"),
+    *("considered", "not met", "would help", "warning", "more"),
 }
 
 
@@ -182,16 +182,17 @@ def figures(document: PlanDocument) -> Lines:
     names = ", ".join(launchers) or "no launch target that is known"
     busy = percent(busy_share(document))
     sources = ", ".join(WORDS["layer_times"][source] for source in document.time_sources)
-    idle = node_ranges(document.idle_nodes)
+    idle, loads = node_ranges(document.idle_nodes), links.loads_of(document)
     return [
         *lines,
         *assumptions.renting_lines(document),
         ("memory", stages.tightest(document)),
+        *links.overfull(document, loads),
         ("layout", f"{names} can run it"),
         ("rounding", f"at most {rounding} of the step time"),
         ("GPUs", f"compute {busy} of the time, traffic in layers included; layer times: {sources}"),
         *([("idle", idle)] if idle else []),
-        *links.zone_lines(document),
+        *links.zone_lines(document, loads),
         *assumptions.evidence_lines(document),
         *assumptions.calibration_lines(document),
         *assumptions.assumptions(document.instance, config, naming.degrees_of(document)),

@@ -7,7 +7,7 @@ from formulations.costs.traffic import Flow, Kind, Link, Load
 from formulations.decisions import Decisions
 from formulations.instance import ZoneLink
 from solver.report.layout import Labelled
-from solver.report.links import flow_table, link_rows, link_table, loads_of, zone_lines
+from solver.report.links import flow_table, link_rows, link_table, loads_of, overfull, zone_lines
 from tests.chain_instances import equal_nodes
 from tests.hand_made import document_of, result_of
 from tests.recorded import Cases, recorded
@@ -16,7 +16,8 @@ from tests.report.shown import PLANS, drawn, plan, stored
 
 @pytest.mark.parametrize("name", PLANS)
 def test_zones_of_small_plans(name: str) -> None:
-    assert drawn(Labelled(zone_lines(plan(name)))) in stored(name)
+    document = plan(name)
+    assert drawn(Labelled(zone_lines(document, loads_of(document)))) in stored(name)
 
 
 @recorded("traffic_tables")
@@ -43,6 +44,9 @@ def test_a_link_is_as_full_as_all_that_crosses_it() -> None:
     (row,) = link_table(link_rows(document, loads), 10.0).rows
     assert row[1:] == ("gradient sync 1.000 GiB, parameter gather 1.000 GiB", "3.00 s", "30.0 %")
     assert [line[3] for line in flow_table(document, loads).rows] == ["1.000 GiB per node"] * 2
+    assert not overfull(document.but(step_time_s=3.0), loads)
+    (line,) = overfull(document.but(step_time_s=2.5), loads)
+    assert "would be busy for 3.000 s, 120.0 % of the step" in line[1]
 
 
 SLOW = ZoneLink(bandwidth_bytes_per_s=1.25e8, latency_s=0.02, kind="measured", source="iperf, 2026")
@@ -62,4 +66,5 @@ def test_links_are_named_with_what_crosses() -> Cases:
         tables = build_tables(tables.instance, config)
         cuts = tuple(round(4 * s / config.num_stages) for s in range(config.num_stages + 1))
         plan = Decisions(tuple(range(len(zones))), cuts, (4 // dp,) * dp).plan(tables)
-        yield zones, zone_lines(document_of(result_of(tables.instance, plan)))
+        document = document_of(result_of(tables.instance, plan))
+        yield zones, zone_lines(document, loads_of(document))
