@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from pydantic import Field
 
@@ -46,6 +46,14 @@ class Degrees(Record):
         return each
 
 
+class Splits(NamedTuple):
+    """Which tensors of a layer are split among GPUs that would have the same."""
+
+    states: bool
+    gradients: bool  #: reduced with every micro-batch
+    parameters: bool  #: gathered before every pass
+
+
 class Configuration(Record):
     """Everything that is fixed before the split, the node order and the micro-batch shares."""
 
@@ -59,6 +67,8 @@ class Configuration(Record):
     #: What a stage may choose among, least time first, see `formulations.costs.stage_costs`.
     recompute: tuple[Recompute, ...] = Field(min_length=1, max_length=3)
     zero: ZeroStage  #: what replicas split: 1 optimizer states, 2 gradients too, 3 parameters too
+    #: Of ZeRO 3: are gradients reduced with every micro-batch, or whole until after the last?
+    sync_each_batch: bool = Field(True, exclude_if=bool)
     #: Shard groups of equally many replicas in a row: each has all of what ZeRO splits.
     optimizer_instances: Count = 1
     nodes_used: tuple[Index, ...]  #: per node group of the cluster
@@ -143,24 +153,28 @@ class Configuration(Record):
         copies = (max(self.ranks(j), self.expert_ranks(j)) for j in self.groups_used)
         return self.per_stage or max(copies) > 1
 
-    def own_states(self, parameters: int, group: int, experts: int = 0) -> int:
-        """Of the parameters of a layer on one GPU, those whose optimizer states it holds.
+    @property
+    def shards(self) -> tuple[int, ZeroStage, bool, int]:
+        """All that says what replicas split, and when they exchange it."""
+        return self.dp, self.zero, self.sync_each_batch, self.optimizer_instances
 
-        experts: parameters besides, of experts that ep GPUs share.
+    @property
+    def splits(self) -> Splits:
+        """What replicas split; gradients that are kept until the last micro-batch are whole."""
+        of_gradients = self.zero >= GRADIENTS_SPLIT and self.sync_each_batch
+        return Splits(self.zero >= STATES_SPLIT, of_gradients, self.zero >= PARAMETERS_SPLIT)
+
+    @property
+    def in_lockstep(self) -> bool:
+        """Whether replicas wait for each other before each layer, to reduce or gather it."""
+        return self.splits.gradients or self.splits.parameters
+
+    def own(self, split: bool, parameters: int, group: int, experts: int = 0) -> int:
+        """Of the parameters of a layer on one GPU those whose like it holds, if replicas split it.
+
+        experts: parameters besides, of experts that ep GPUs share, split among those with the same.
         """
-        return self._own(STATES_SPLIT, parameters, group, experts)
-
-    def own_gradients(self, parameters: int, group: int, experts: int = 0) -> int:
-        """Those whose gradients it holds from micro-batch to micro-batch."""
-        return self._own(GRADIENTS_SPLIT, parameters, group, experts)
-
-    def own_parameters(self, parameters: int, group: int, experts: int = 0) -> int:
-        """Those that it holds from layer to layer."""
-        return self._own(PARAMETERS_SPLIT, parameters, group, experts)
-
-    def _own(self, split_from: int, parameters: int, group: int, experts: int) -> int:
-        """Those of a GPU of what ZeRO splits from a stage on, experts among those with the same."""
-        if self.zero < split_from:
+        if not split:
             return parameters + experts
         ranks = self.shard_replicas * self.degrees[group].copies
         return ceil_div(parameters, ranks) + ceil_div(experts, self.expert_ranks(group))

@@ -31,7 +31,7 @@ from formulations.costs.layer_factors import (
 from formulations.costs.layer_factors import ENDS as MEASURED_ENDS
 from formulations.costs.plan_costs import plan_costs, plan_tables
 from formulations.instance import GpuType, Instance
-from formulations.plan import GRADIENTS_SPLIT, Configuration, Plan
+from formulations.plan import Configuration, Plan
 from solver.simulate import simulate_step
 
 #: Standard deviations of log factors: of the head where vocabularies are padded, of traffic between
@@ -103,7 +103,7 @@ def step_estimate(instance: Instance, plan: Plan) -> StepEstimate:
     shares = {term: ns / step.step_time_ns for term, ns in time_ns.items() if ns}
     if workload.experts:
         shares[Term("experts")] = sum(s for term, s in shares.items() if term.kind == "blocks")
-    if plan.config.zero >= GRADIENTS_SPLIT:
+    if plan.config.in_lockstep:
         shares[Term("sharding")] = 1.0
     if plan.config.cp > 1:
         shares[Term("context")] = 1.0

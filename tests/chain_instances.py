@@ -134,4 +134,4 @@ def equal_nodes(
     config = config.but(degrees=degrees)
     tables = build_tables(instance, config)
     size = tables.gradient_bytes * 0 + 10**7
-    return replace(tables, gradient_bytes=size, gather_bytes=size // 2 * (zero in (1, 2)))
+    return replace(tables, gradient_bytes=size, parameter_bytes=size // 2)

@@ -112,6 +112,8 @@ def written_instance(seed: int, target: Target) -> str:
     grouping = random.Random(-seed)
     if target != "flagscale" and 0 not in written["search"].get("zero", [0]):
         written["search"]["optimizer_instances"] = _choice(grouping, [1, 2, 3])
+    if target == "any" and 3 in written["search"].get("zero", [3]):
+        written["search"]["sync_each_batch"] = _choice(grouping, [True, False])
     if rng.random() < 0.15:
         written["limits"] = {"max_price_per_hour": f"{rng.randint(1, 6)} USD/h"}
     return yaml.safe_dump(written)
@@ -159,6 +161,7 @@ def _any_value(rng: random.Random, field: str, config: Configuration) -> Any:
         "schedule": list(get_args(ScheduleName)),
         "recompute": [("none",), ("none", "full"), ("full",), ("full", "none")],
         "zero": [0, 1, 2, 3],
+        "sync_each_batch": [True, False],
         "etp": [None, 1],
         "microbatch_group": [None, 2, 3, 4, 5],
     }

@@ -2,8 +2,9 @@
 
 Static: mixed-precision Adam keeps parameter, gradient and state per parameter
 (`Workload.optimizer_bytes`). ZeRO 1 splits the state over the replicas, ZeRO 2 the gradients too,
-ZeRO 3 the parameters too (Rajbhandari et al. 2020, figure 1); what is split is whole for one layer
-at a time, while that computes.
+ZeRO 3 the parameters too (Rajbhandari et al. 2020, figure 1), and where it keeps gradients until
+the last micro-batch these are whole; what is split is whole for one layer at a time, while that
+computes.
 Activations: Korthikanti et al. 2023, equations 1 to 4, itemised in the layers; times the
 micro-batches in flight. Full recomputation keeps the input of every block and, while one block
 is recomputed, that block's activations; selective recomputation all but the core of attention and,
@@ -30,7 +31,7 @@ from formulations.costs.intervals import Array, Mask, interval_maxima, sums_befo
 from formulations.costs.magnitude import check_memory
 from formulations.instance import Instance, Workload
 from formulations.instance.workload import Recompute, padded_vocabulary
-from formulations.plan import GRADIENTS_SPLIT, PARAMETERS_SPLIT, Configuration, Degrees, Recomputed
+from formulations.plan import Configuration, Degrees, Recomputed
 from formulations.schedules.registry import Held
 from formulations.units import ceil_div
 
@@ -133,15 +134,16 @@ def _memory_on(instance: Instance, config: Configuration, j: int) -> LayerMemory
     # Static: what all replicas hold alike, and of experts, each split by its own ranks
     counts = list(zip(parameters, experts, strict=True))
     weights = [
-        workload.parameter_bytes * config.own_parameters(alike, j, routed)
+        workload.parameter_bytes * config.own(config.splits.parameters, alike, j, routed)
         + workload.copy_bytes * (alike + routed) * layer.is_block
         for layer, (alike, routed) in zip(layers, counts, strict=True)
     ]
-    gradients = [workload.gradient_bytes * config.own_gradients(n, j, e) for n, e in counts]
-    optimizer = [workload.state_bytes(config.own_states(n, j, e)) for n, e in counts]
+    splits = config.splits
+    gradients = [workload.gradient_bytes * config.own(splits.gradients, n, j, e) for n, e in counts]
+    optimizer = [workload.state_bytes(config.own(splits.states, n, j, e)) for n, e in counts]
     # What ZeRO 2 and 3 have of one layer while it computes: whole gradients, whole parameters
-    width = workload.gradient_bytes * (config.zero >= GRADIENTS_SPLIT)
-    width += workload.parameter_bytes * (config.zero >= PARAMETERS_SPLIT)
+    width = workload.gradient_bytes * splits.gradients
+    width += workload.parameter_bytes * splits.parameters
     shared = config.ranks(j) > 1, config.expert_ranks(j) > 1
     gathered = [width * (n * shared[0] + e * shared[1]) for n, e in counts]
     on_the_way = _gradients_on_the_way(instance, config, j)
@@ -182,11 +184,11 @@ def _memory_on(instance: Instance, config: Configuration, j: int) -> LayerMemory
 def _gradients_on_the_way(instance: Instance, config: Configuration, j: int) -> list[int]:
     """[runs of layers] bytes on a GPU of node group j of weight gradients not yet added up.
 
-    Where ZeRO 2 and 3 split gradients, those of a layer are counted whole instead.
+    Where ZeRO splits gradients, those of a layer are counted whole instead.
     """
     workload, degrees = instance.workload, config.degrees[j]
     layers, tp = [run.layer for run in workload.layer_runs], degrees.tp
-    if config.zero >= GRADIENTS_SPLIT and config.ranks(j) > 1:
+    if config.splits.gradients and config.ranks(j) > 1:
         return [0] * len(layers)
     matrices = [layer.but(vocabulary_rows=0).dense_per_gpu(tp, config.pp) for layer in layers]
     pairs = zip(layers, matrices, strict=True)

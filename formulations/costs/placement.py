@@ -25,11 +25,11 @@ from functools import partial
 
 import numpy as np
 
-from formulations.costs.collectives import ALL_REDUCE, HALF, ring_latency_s, ring_share, wire_ns
+from formulations.costs.collectives import ALL_REDUCE, ring_latency_s, ring_share, wire_ns
 from formulations.costs.sharding import (
-    GATHER_FACTORS,
-    SYNC_FACTORS,
+    epilogue_factors,
     lanes_like,
+    reducing,
     ring_nodes,
     shard_bytes,
     tied_lanes,
@@ -210,18 +210,18 @@ class Placer:
         #: By number of nodes, start-up between them, and the slowest rings.
         self._rings: dict[tuple[object, ...], tuple[Array, int, Array, int]] = {}
         config, overlap = tables.config, tables.instance.search.overlap
-        zero, seen = config.zero, 1 - overlap.hidden_sync(config.pp, config.vpp)
-        factor = seen * SYNC_FACTORS[zero]
+        factor, gather_factor = epilogue_factors(config, overlap)
         sync, gather = tables.expert_rings_ns(factor)
-        efficiency = tables.instance.cluster.efficiency
+        efficiency = reducing(tables.instance, config).cluster.efficiency
         visited = partial(ring_nodes, tables.instance, config)
         self.sync = SyncPhase(factor, tables.gradient_bytes, sync, visited, efficiency)
         self.gather = self.across = None
-        if GATHER_FACTORS[zero]:
-            self.gather = SyncPhase(HALF, tables.gather_bytes, gather, visited, efficiency)
+        if gather_factor:
+            rate = tables.instance.cluster.efficiency
+            self.gather = SyncPhase(gather_factor, tables.parameter_bytes, gather, visited, rate)
         if config.optimizer_instances > 1:
             self.across = SyncPhase(
-                factor=seen * ALL_REDUCE * (SYNC_FACTORS[zero] > 0),
+                factor=ALL_REDUCE * factor,  # each has a reduce-scatter before it
                 size_bytes=shard_bytes(config, tables.gradient_bytes),
                 experts_ns=np.zeros_like(sync),
                 ring_nodes=partial(min, config.optimizer_instances),

@@ -15,7 +15,7 @@ from formulations.costs.stage_places import StagePlacer, stage_tables
 from formulations.costs.tables import Array, CostTables, build_tables
 from formulations.errors import PlanError
 from formulations.instance import Instance
-from formulations.plan import GRADIENTS_SPLIT, Choose, Configuration, Plan, Recomputed, Replica
+from formulations.plan import Choose, Configuration, Plan, Recomputed, Replica
 from formulations.schedules.graph import schedule_graph
 from formulations.schedules.registry import SCHEDULES
 
@@ -203,7 +203,7 @@ def rounding_error_ns(config: Configuration, num_layers: int, micro_batches: int
     per_layer = 2 if SCHEDULES[config.schedule].splits_backward else 1
     across = config.optimizer_instances > 1
     exchanges = 10 + 8 * config.has_expert_grid + 4 * across
-    per_layer += exchanges * (config.zero >= GRADIENTS_SPLIT)
+    per_layer += exchanges * config.in_lockstep
     levels = schedule_graph(config.schedule, config.pp, micro_batches, *config.chunking).levels
     rings = (2 * on_device + 2) * (1 + (config.zero > 0) + across)
     return len(levels) * (per_layer * (layers + 1) + 1) + rings + 1 + on_device

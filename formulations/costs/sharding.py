@@ -3,7 +3,10 @@
 Volumes of ZeRO (Cheng et al. 2024, section 3; Rajbhandari et al. 2020, section 7). After the last
 backward pass ZeRO 0 all-reduces gradients, ZeRO 1 reduce-scatters them; ZeRO 2 and 3 reduce-scatter
 every micro-batch's in its backward pass. ZeRO 1 and 2 gather parameters once, after the optimizer;
-ZeRO 3 gathers those of a layer before its forward and again before its backward pass.
+ZeRO 3 gathers those of a layer before its forward and again before its backward pass. With p
+micro-batches that is 1.5 p times the traffic of ZeRO 0. Where ZeRO 3 keeps gradients until the last
+micro-batch (`sync_each_batch` of Accelerate; FSDP2's `set_requires_gradient_sync`), it
+reduce-scatters them once, as ZeRO 1: p + 1/2 times (Cheng et al. 2024).
 
 Assumptions. Frameworks gather the parameters of the next layer, and reduce the gradients of the
 former, while a layer is computed (PyTorch documentation, "FSDP Notes"): of each exchange the share
@@ -50,7 +53,8 @@ from formulations.costs.compute import LayerTimes, TimeColumns, Times
 from formulations.costs.experts import members_of, ranks_per_node
 from formulations.costs.memory import layer_parameters
 from formulations.instance import Instance, Link
-from formulations.plan import GRADIENTS_SPLIT, PARAMETERS_SPLIT, Configuration, Degrees
+from formulations.instance.search import Overlap
+from formulations.plan import Configuration, Degrees
 from formulations.units import ceil_div, ceil_ns
 
 
@@ -131,6 +135,14 @@ def _hierarchical_ns(
     return np.where(has_bytes, rings_ns, 0)
 
 
+def reducing(instance: Instance, config: Configuration) -> Instance:
+    """The instance with the network that reductions have: those of ZeRO 2 one of their own."""
+    rates = instance.cluster.reduce_efficiency
+    if config.splits.parameters or not config.splits.gradients or not rates:
+        return instance
+    return instance.but(cluster={"network_efficiency": rates})
+
+
 def expert_rings_ns(
     instance: Instance, config: Configuration, factor: float, size_bytes: Times
 ) -> Times:
@@ -158,10 +170,15 @@ def expert_rings_ns(
     return _hierarchical_ns(factor, size_bytes, inside, between, nodes, cluster.efficiency(nodes))
 
 
-#: By ZeRO stage: collectives on gradients after the last backward pass, and on parameters after the
-#: optimizer, as multiples of a reduce-scatter.
-SYNC_FACTORS = (ALL_REDUCE, HALF, 0, 0)
-GATHER_FACTORS = (0, HALF, HALF, 0)
+def epilogue_factors(config: Configuration, overlap: Overlap) -> tuple[float, int]:
+    """Of gradients after the last backward pass, less what is hidden; of parameters thereafter.
+
+    As multiples of a reduce-scatter.
+    """
+    seen = 1 - overlap.hidden_sync(config.pp, config.vpp)
+    if not config.splits.states:
+        return seen * ALL_REDUCE, 0
+    return seen * HALF * (not config.splits.gradients), HALF * (not config.splits.parameters)
 
 
 def shard_bytes(config: Configuration, size_bytes: Times) -> Times:
@@ -220,12 +237,14 @@ def _exchange_ns(instance: Instance, config: Configuration, width: int, *, reduc
 def with_exchanges(instance: Instance, config: Configuration, times: LayerTimes) -> LayerTimes:
     """The times of a configuration from those of its (degrees, micro-batch, recomputation)."""
     used = config.groups_used
-    if config.zero < GRADIENTS_SPLIT or not config.has_copies:
+    if not config.in_lockstep or not config.has_copies:
         return times
     workload = instance.workload
-    reduce = _exchange_ns(instance, config, workload.gradient_bytes, reduces=True)
-    gather = np.zeros_like(reduce)
-    if config.zero >= PARAMETERS_SPLIT:
+    reduce = gather = np.zeros(len(times.forward_ns), dtype=np.int64)
+    if config.splits.gradients:
+        rated = reducing(instance, config)
+        reduce = _exchange_ns(rated, config, workload.gradient_bytes, reduces=True)
+    if config.splits.parameters:
         gather = _exchange_ns(instance, config, workload.parameter_bytes, reduces=False)
     inputs_ns = times.backward_ns - times.weight_ns
     share = instance.search.overlap.sharding

@@ -12,7 +12,7 @@ from formulations.costs.collectives import ALL_REDUCE
 from formulations.costs.compute import LayerTimes
 from formulations.costs.magnitude import check_step
 from formulations.costs.memory import LayerMemory, capacity_bytes, layer_memory
-from formulations.costs.sharding import GATHER_FACTORS, config_times, expert_rings_ns
+from formulations.costs.sharding import config_times, epilogue_factors, expert_rings_ns
 from formulations.instance import Instance
 from formulations.plan import ByPlace, Configuration, Degrees
 from formulations.schedules.registry import SCHEDULES
@@ -28,8 +28,8 @@ class CostTables:
     forward_ns, backward_ns: [L, J] per micro-batch, with tensor-parallel traffic, where as little
     is recomputed as the configuration allows; recompute_ns: that [L, J] more for each way to
     recompute, `Configuration.recompute`. weight_ns: [L, J] the part of the backward pass for weight
-    gradients. optimizer_ns: [L, J] per step. memory: [J]. gradient_bytes, gather_bytes: [L, J] on
-    the wire per tp lane. capacity_bytes: [J].
+    gradients. optimizer_ns: [L, J] per step. memory: [J]. gradient_bytes, parameter_bytes: [L, J]
+    on the wire per tp lane. capacity_bytes: [J].
     send_bytes: [J] a tensor per lane and micro-batch, one or several of which cross a boundary.
     embedding_bytes: [J] gradient of the tied matrix per lane; 0 if there is nothing to reduce.
     blocks_before: [L + 1] blocks before each layer.
@@ -45,7 +45,7 @@ class CostTables:
     optimizer_ns: Array
     memory: tuple[LayerMemory, ...]
     gradient_bytes: Array
-    gather_bytes: Array
+    parameter_bytes: Array
     capacity_bytes: Array
     send_bytes: tuple[int, ...]
     embedding_bytes: tuple[int, ...]
@@ -141,7 +141,7 @@ class CostTables:
         workload = self.instance.workload
         experts = np.stack([memory.experts for memory in self.memory], axis=1)
         sizes = workload.gradient_bytes * experts, workload.parameter_bytes * experts
-        factors = factor, float(GATHER_FACTORS[self.config.zero])
+        factors = factor, epilogue_factors(self.config, self.instance.search.overlap)[1]
         phases = zip(factors, sizes, strict=True)
         sync, gather = (expert_rings_ns(self.instance, self.config, *phase) for phase in phases)
         return sync, gather
@@ -167,7 +167,7 @@ def optimizer_ns(
     touched = workload.gradient_bytes + 2 * workload.optimizer_bytes + workload.parameter_bytes
     speed = instance.cluster.groups[j].gpu.memory_bandwidth_bytes_per_s
     counts = zip(parameters.tolist(), experts.tolist(), strict=True)
-    states = [config.own_states(alike, j, routed) for alike, routed in counts]
+    states = [config.own(config.splits.states, alike, j, routed) for alike, routed in counts]
     return np.array([ceil_count(n * touched / speed * 1e9) for n in states], dtype=np.int64)
 
 
@@ -211,7 +211,8 @@ def _traffic_ns(tables: CostTables) -> float:
     starts = crossings * widest + 4 * config.slots
     gradients = 4 * (int(tables.gradient_bytes.max(axis=1).sum()) + max(tables.embedding_bytes))
     size_bytes = crossings * config.micro_batch * workload.largest_message_bytes + gradients
-    slowest = min(efficiency for _, efficiency in cluster.network_efficiency)
+    shares = (*cluster.network_efficiency, *cluster.reduce_efficiency)
+    slowest = min(efficiency for _, efficiency in shares)
     return (size_bytes * s_per_byte / slowest + starts * latency_s) * NANOSECONDS_PER_SECOND
 
 
@@ -243,7 +244,7 @@ def build_tables(
         optimizer_ns=np.stack(optimizer, axis=1),
         memory=memory,
         gradient_bytes=workload.gradient_bytes * parameters,
-        gather_bytes=workload.parameter_bytes * parameters * GATHER_FACTORS[config.zero],
+        parameter_bytes=workload.parameter_bytes * parameters,
         capacity_bytes=capacity_bytes(instance),
         send_bytes=tuple(
             send_bytes(instance, by_group, config.micro_batch) for by_group in config.degrees

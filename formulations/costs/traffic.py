@@ -18,12 +18,13 @@ import numpy as np
 from formulations.costs.collectives import ALL_REDUCE, HALF, ring_share
 from formulations.costs.placement import Placer, SyncPhase
 from formulations.costs.plan_costs import plan_tables
-from formulations.costs.sharding import SYNC_FACTORS, tied_lanes
+from formulations.costs.sharding import epilogue_factors, tied_lanes
 from formulations.costs.stage_places import StagePlacer
 from formulations.costs.tables import CostTables
 from formulations.costs.transfers import ZoneTerms, message_bytes, neighbours
 from formulations.instance import Instance, Workload
-from formulations.plan import GRADIENTS_SPLIT, PARAMETERS_SPLIT, Plan, Stage
+from formulations.instance.search import Overlap
+from formulations.plan import Plan, Stage
 
 Kind = Literal["transfers", "tensor", "sync", "embedding", "gather"]
 
@@ -207,13 +208,14 @@ def _phases(
     tables: CostTables, placer: Placer, micro_batches: int
 ) -> Iterator[tuple[Kind, int, SyncPhase]]:
     """Collectives of a step and how often each runs, with what is hidden of it."""
-    workload, zero = tables.instance.workload, tables.config.zero
-    often = micro_batches if zero >= GRADIENTS_SPLIT else 1
-    yield "sync", often, replace(placer.sync, factor=SYNC_FACTORS[zero] or HALF)
+    config = tables.config
+    often = micro_batches if config.splits.gradients else 1
+    factor, _ = epilogue_factors(config, Overlap())
+    yield "sync", often, replace(placer.sync, factor=factor or HALF)
     if placer.across is not None:
         yield "sync", often, replace(placer.across, factor=ALL_REDUCE)
     if placer.gather is not None:
         yield "gather", 1, placer.gather
-    if zero >= PARAMETERS_SPLIT:  # before the forward pass of every layer, and before its backward
-        parameters = tables.gradient_bytes // workload.gradient_bytes * workload.parameter_bytes
-        yield "gather", 2 * often, replace(placer.sync, factor=HALF, size_bytes=parameters)
+    if config.splits.parameters:  # before the forward pass of every layer, and before its backward
+        gather = replace(placer.sync, factor=HALF, size_bytes=tables.parameter_bytes)
+        yield "gather", 2 * micro_batches, gather

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from itertools import accumulate, combinations
+from operator import not_
 from typing import Annotated
 
 from pydantic import Field, Tag, model_validator
@@ -160,6 +161,8 @@ class Cluster(Record):
     zone_links: tuple[ZonePair, ...] = Field((), max_length=MOST_ZONE_PAIRS)
     #: (number of nodes, efficiency): the entry with the largest number <= n holds for n nodes
     network_efficiency: tuple[tuple[Count, Efficiency], ...] = Field(((1, 1.0),), min_length=1)
+    #: The same of what ZeRO 2 reduces; none: as of all else
+    reduce_efficiency: tuple[tuple[Count, Efficiency], ...] = Field((), exclude_if=not_)
 
     @model_validator(mode="after")
     def _fit(self) -> "Cluster":
@@ -188,7 +191,8 @@ class Cluster(Record):
 
     def efficiency(self, num_nodes: int) -> float:
         """Share of the nominal bandwidth that a collective over `num_nodes` nodes reaches."""
-        return [share for fewest, share in self.network_efficiency if fewest <= num_nodes][-1]
+        shares = (share for fewest, share in self.network_efficiency if fewest <= num_nodes)
+        return [1.0, *shares][-1]
 
     @property
     def num_gpus(self) -> int:
@@ -250,8 +254,9 @@ class Cluster(Record):
         Every group's nodes are a multiple of the number; none has terms on spot.
         """
         groups = tuple(joined_group(group, number) for group in self.groups)
-        efficiency = {ceil_div(n, number): share for n, share in self.network_efficiency}
-        return self.but(groups=groups, network_efficiency=tuple(efficiency.items()))
+        shares = self.network_efficiency, self.reduce_efficiency
+        network, reduces = (tuple({ceil_div(n, number): e for n, e in by}.items()) for by in shares)
+        return self.but(groups=groups, network_efficiency=network, reduce_efficiency=reduces)
 
     def with_groups(self, groups: Sequence[NodeGroup]) -> "Cluster":
         """The same with other groups, in some of the zones; links to others are left out."""
@@ -339,6 +344,11 @@ class ClusterFile(Section):
     )
     """Number of nodes -> share of the nominal bandwidth that a collective over so many nodes, or
     more, reaches. Default: 1.0 for all."""
+    reduce_efficiency: dict[Count, Efficiency] | None = Field(
+        None, min_length=1, max_length=MOST_CHOICES
+    )
+    """The same of ZeRO 2's reductions of gradients alone, where a framework makes them of one
+    Reduce per GPU (DeepSpeed without use_multi_rank_bucket_allreduce). Default: as all else."""
 
 
 def resolve_cluster(written: ClusterFile, place: Place) -> Cluster:
@@ -374,6 +384,7 @@ def resolve_cluster(written: ClusterFile, place: Place) -> Cluster:
             for pair in written.zone_links
         ),
         network_efficiency=tuple(sorted(efficiency.items())),
+        reduce_efficiency=tuple(sorted((written.reduce_efficiency or {}).items())),
     )
     return cluster.joined(joined_nodes)
 

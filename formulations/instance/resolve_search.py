@@ -83,6 +83,10 @@ def errors_alone(
             problem = f"{number} groups of replicas, of which none splits anything (zero: 0)"
             at = place.at("optimizer_instances").listed(i)
             yield at.error(problem, "1, or zero: 1 too")
+    if False in search.sync_each_batch and 3 not in search.zero:
+        problem = f"false, with zero: {', '.join(map(str, search.zero))}"
+        at = place.at("sync_each_batch").listed(search.sync_each_batch.index(False))
+        yield at.error(problem, "true, or zero: 3 too, which alone can keep gradients")
     interleaves, uneven = "interleaved" in search.schedule, search.micro_batches == "uneven"
     chunked = {"virtual_pipeline": "chunks per GPU", "microbatch_group": "groups of micro-batches"}
     misplaced = chunked.keys() & search.model_fields_set if not interleaves else set()

@@ -175,6 +175,10 @@ class SearchFile(Section):
     exchange gradients with every micro-batch: only with one pipeline stage (DeepSpeed refuses
     others) and even micro-batches. FSDP's names: NO_SHARD is 0, SHARD_GRAD_OP 2, FULL_SHARD 3.
     Default: all that the target runs."""
+    sync_each_batch: Annotated[tuple[bool, ...], OneOrMany()] = Field((True,), exclude_if=all)
+    """Are gradients reduced with every micro-batch, or kept whole until the last one? That is for
+    ZeRO 3: 2 always reduces, and would be 1 if it did not. The name is Accelerate's; in PyTorch it
+    is `set_requires_gradient_sync`."""
     optimizer_instances: Counts = (1,)
     """Groups of equally many replicas, in each of which ZeRO splits states anew: HSDP, Megatron's
     `num_distributed_optimizer_instances`. Groups fill nodes, or nodes hold whole groups; needs

@@ -41,7 +41,7 @@ from formulations.instance.instance import Objective
 from formulations.instance.lengths import ROW_MULTIPLE, Lengths, MeasuredStrategy
 from formulations.instance.transformer import build_workload
 from formulations.lengths.problem import Atom, Mixed, Replica, RowTime, Strategy, Switching
-from formulations.plan import GRADIENTS_SPLIT, Configuration, Plan
+from formulations.plan import Configuration, Plan
 from formulations.units import ceil_div, ceil_ns
 
 #: Lengths at which the time of a packed row is worked out.
@@ -130,7 +130,7 @@ def plan_name(plan: Plan) -> str:
     tps = "/".join(dict.fromkeys(str(degrees.tp) for degrees in config.degrees_used))
     more = [("cp", config.cp), ("ep", config.ep)]
     shared = [f"{name} {degree}" for name, degree in more if degree > 1]
-    split = [f"ZeRO {config.zero}"] if config.zero >= GRADIENTS_SPLIT else []
+    split = [f"ZeRO {config.zero}"] if config.in_lockstep else []
     stages = (stage for replica in plan.replicas for stage in replica.stages)
     again = ["recomputing"] if any(stage.recomputed.blocks for stage in stages) else []
     return ", ".join([f"dp {config.dp}", f"tp {tps}", *shared, f"pp {config.pp}", *split, *again])

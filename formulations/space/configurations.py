@@ -23,7 +23,7 @@ from formulations.instance.workload import Recompute
 from formulations.plan import GRADIENTS_SPLIT, Configuration, Degrees, uniform_degrees
 from formulations.schedules.interleaved import sizes_of_groups
 from formulations.schedules.registry import SCHEDULES
-from formulations.space.launch import instance_choices, zero_choices
+from formulations.space.launch import shard_choices, sync_choices, zero_choices
 from formulations.space.slots import alike_degrees, slot_degrees
 from formulations.units import powers_of_two
 
@@ -207,6 +207,7 @@ class _Fields(NamedTuple):
     zero: ZeroStage = 0
     optimizer_instances: int = 1
     micro_batch: int = 1
+    sync_each_batch: bool = True
     schedule: ScheduleName = "1f1b"
     vpp: int = 1
     microbatch_group: int | None = None
@@ -275,11 +276,9 @@ class _Walk:
             (("dp", "pp"), self._pipelines),
             (("ep", "etp"), self._experts),
             (("zero",), lambda chosen: zip(zero_choices(instance, chosen.config))),
-            (
-                ("optimizer_instances",),
-                lambda chosen: zip(instance_choices(instance, chosen.config)),
-            ),
+            (("optimizer_instances",), lambda chosen: zip(shard_choices(instance, chosen.config))),
             (("micro_batch",), lambda chosen: zip(self._micro_batches(chosen))),
+            (("sync_each_batch",), lambda chosen: zip(sync_choices(instance, chosen.config))),
             (("schedule", "vpp", "microbatch_group"), self._schedules),
             (("recompute",), lambda chosen: zip(recompute_ways(instance, chosen.zero))),
         )

@@ -1,6 +1,6 @@
 """What a plan asks of whoever launches it, held against the rules of the launch targets."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, get_args
 
 from formulations.costs.context import context_methods
@@ -43,6 +43,7 @@ def decisions(instance: Instance, plan: Plan) -> dict[str, list[object]]:
         "context_method": list(dict.fromkeys(context_methods(instance, plan.config))),
         "expert_parallel": [plan.config.ep],
         "expert_tensor_parallel": [plan.config.etp or "tp"],
+        "sync_each_batch": [plan.config.sync_each_batch],
         "optimizer_instances": [plan.config.optimizer_instances],
         "micro_batches": ["even" if len(shares) == 1 else "uneven"],
         "recompute_per": ["plan" if alike else "stage"],
@@ -159,7 +160,17 @@ def zero_choices(instance: Instance, config: Configuration) -> list[ZeroStage]:
     return stages if demands.copied else stages[:1]
 
 
-def instance_choices(instance: Instance, config: Configuration) -> Iterator[int]:
+def sync_choices(instance: Instance, config: Configuration) -> Sequence[bool]:
+    """The `sync_each_batch` that a config may have: ZeRO 3 may keep gradients of several.
+
+    Where none are kept from one micro-batch to another, true stands for both.
+    """
+    several = instance.workload.global_batch > config.dp * config.micro_batch
+    keeps = config.splits.parameters and config.has_copies and several
+    return instance.search.sync_each_batch if keeps else [True]
+
+
+def shard_choices(instance: Instance, config: Configuration) -> Iterator[int]:
     """Shard groups that a config may have: its `optimizer_instances`.
 
     Several need two replicas each, that fill nodes or share a node with whole groups, on nodes of

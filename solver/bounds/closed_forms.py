@@ -132,7 +132,7 @@ class ClosedForms:
         which = [number[id(layer_times)] for layer_times in times]
         self.kinds: Numbers = np.array(values, dtype=np.float64).swapaxes(0, 1)[:, which]
         self.work: Numbers = self.kinds[0] + self.kinds[1]
-        self.tails = tails(self.columns)
+        self.tail_layers, self.tail_start = tails(self.columns)
         self.chunked: Mask = np.array([config.vpp > 1 for config in configs])
         self.splits: Mask = np.array(
             [SCHEDULES[config.schedule].splits_backward for config in configs]
@@ -146,7 +146,7 @@ class ClosedForms:
     def work_ns(self) -> Array:
         """[N] the work bound."""
         columns, used = self.columns, self.columns.used
-        tail = self.tails.layers * columns.dp[:, None, None]
+        tail = self.tail_layers * columns.dp[:, None, None]
         work = self.work * columns.total[:, None, None]
         # w_j that make both parts, over all layers, equal for all groups.
         weights = 1 / np.maximum(((work + tail) * self.counts[:, None]).sum(axis=1), 1)
@@ -156,7 +156,7 @@ class ClosedForms:
         else:
             layer_work = least_over(scale * work, used) + least_over(scale * tail, used)
         speed = (weights * columns.slots).sum(axis=1)
-        return whole_ns((layer_work * self.counts).sum(axis=1) / speed + self.tails.start)
+        return whole_ns((layer_work * self.counts).sum(axis=1) / speed + self.tail_start)
 
     def most_on(self, inside: Mask) -> Array:
         """[N] most stages on these groups [N, J]: of the mean replica, or if unlike of any."""
@@ -271,7 +271,7 @@ class ClosedForms:
         passed = np.where(self.chunked[:, None, None], self.kinds[0], self.work - self.weight)
         usual = weights[:, None, :] * self.work + passed
         elsewhere = least_over(usual, self.among)
-        zeroth = usual - less[:, None, None] * self.work + self.tails.layers
+        zeroth = usual - less[:, None, None] * self.work + self.tail_layers
         zeroth = least_over(zeroth, self.among)
         # Layers that may be on stage 0 or not count the lesser.
         either = np.minimum(zeroth, elsewhere) * (self.counts - first - later)
@@ -287,7 +287,7 @@ class ClosedForms:
         With several chunks there and no more, and a block's backward on all devices but one.
         """
         ways = np.where(self.chunked, 1, 2)
-        after: Numbers = self.tails.start + tied_ns(self.columns) + ways * send_ns(self.columns)
+        after: Numbers = self.tail_start + tied_ns(self.columns) + ways * send_ns(self.columns)
         if self.chunked.any() and not self.columns.instance.search.embedding_only_stages:
             backward = least_over(self.kinds[1], self.columns.used)[:, self.is_block].min(axis=1)
             after = after + self.chunked * (self.columns.pp - 1) * backward
@@ -299,7 +299,7 @@ class ClosedForms:
         weights = self.weights(ones)
         # d: no v_j - d negative, and a block of the longest run no cheaper on stage 0.
         run = int((self.counts * self.is_block).argmax())
-        ratios = self.tails.layers[:, run] / np.maximum(self.work[:, run], 1)
+        ratios = self.tail_layers[:, run] / np.maximum(self.work[:, run], 1)
         ratio, room = (np.where(self.among, x, np.inf).min(axis=1) for x in (ratios, weights))
         less = np.where(self.columns.pp > 1, np.minimum(ratio, room), 0.0)
         first = np.where(self.per_weight[:, 0] > 0, self.factors[:, 0], np.inf)

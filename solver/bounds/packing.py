@@ -115,7 +115,7 @@ class Packing:
         # Work on A, on B, and on the better of both.
         work_fast, work_slow = (least_over(bounds.work, among) for among in (inside, outside))
         others = np.minimum(work_fast, work_slow)[:, ~is_block]
-        tails = least_over(bounds.tails.layers, inside | outside)
+        tails = least_over(bounds.tail_layers, inside | outside)
         return _Replica(
             fast=fast,
             block_fast=work_fast[:, is_block].min(axis=1),

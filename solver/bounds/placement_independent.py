@@ -14,11 +14,11 @@ import numpy as np
 
 from formulations.costs.collectives import ALL_REDUCE, ring_share
 from formulations.costs.memory import layer_parameters
-from formulations.costs.sharding import GATHER_FACTORS, SYNC_FACTORS, expert_rings_ns
+from formulations.costs.sharding import epilogue_factors, expert_rings_ns
 from formulations.costs.tables import embedding_bytes, send_bytes
 from formulations.instance import Instance
 from formulations.instance.machines import Link
-from formulations.plan import STATES_SPLIT, Configuration
+from formulations.plan import Configuration
 from formulations.units import NANOSECONDS_PER_SECOND
 from solver.graph.problem import Array, Mask, Numbers
 
@@ -34,20 +34,19 @@ def at_least_ns(seconds: Numbers) -> Numbers:
 class ConfigColumns:
     """N configurations, field by field. J node groups, U runs of equal layers.
 
-    dp, shard, pp, zero, ep: [N]; shard: replicas of a shard group, zero: ZeRO stages, ep: GPUs that
-    share the experts. nodes: [N, J] nodes used. used: [N, J] whether there are any. tp: [N, J] GPUs
-    of a tensor group. copies: [N, J] tensor groups of a slot. width: [N, J] GPUs of a slot.
-    per_node: [N, J] slots of a node, c_j; slots: of all nodes used; 0 if none is. common: [N] q,
-    see the module. total: [N] micro-batches of a step. etp_whole: [N] whether each GPU of a tensor
-    group has experts whole. seen_sync: [N] share of the gradient sync that backward passes do not
-    hide.
+    dp, shard, pp, ep: [N]; shard: replicas of a shard group, ep: GPUs that share the experts.
+    splits: [N] whether ZeRO splits anything. nodes: [N, J] nodes used. used: [N, J] whether there
+    are any. tp: [N, J] GPUs of a tensor group. copies: [N, J] tensor groups of a slot. width:
+    [N, J] GPUs of a slot. per_node: [N, J] slots of a node, c_j; slots: of all nodes used; 0 if
+    none is. common: [N] q, see the module. total: [N] micro-batches of a step. etp_whole: [N]
+    whether each GPU of a tensor group has experts whole. sync, gather: [N] `epilogue_factors`.
     """
 
     def __init__(self, instance: Instance, configs: Sequence[Configuration]) -> None:
         self.instance, self.configs = instance, configs
-        rows = [(c.dp, c.shard_replicas, c.pp, c.zero, c.micro_batch, c.ep) for c in configs]
+        rows = [(c.dp, c.shard_replicas, c.pp, c.micro_batch, c.ep) for c in configs]
         figures = np.array(rows, dtype=np.int64).T
-        self.dp, self.shard, self.pp, self.zero, micro_batch, self.ep = figures
+        self.dp, self.shard, self.pp, micro_batch, self.ep = figures
         self.total: Array = instance.workload.global_batch // micro_batch
         self.nodes = np.array([config.nodes_used for config in configs], dtype=np.int64)
         self.used: Mask = self.nodes > 0
@@ -66,8 +65,9 @@ class ConfigColumns:
         self.slots = self.nodes * self.per_node
         self.common = np.gcd(self.dp, np.gcd.reduce(self.per_node, axis=1))
         self.etp_whole = np.array([config.etp is not None for config in configs])
-        overlap = instance.search.overlap
-        self.seen_sync = np.array([1 - overlap.hidden_sync(s.pp, s.vpp) for s in configs])
+        self.splits: Mask = np.array([config.splits.states for config in configs])
+        factors = [epilogue_factors(config, instance.search.overlap) for config in configs]
+        self.sync, self.gather = np.array(factors, dtype=np.float64).T
 
     def alike(self, *columns: Array | Mask | Numbers) -> tuple[list[Configuration], Array]:
         """One configuration each of those that share degrees and agree in these columns [N].
@@ -232,34 +232,24 @@ def _nth_least(columns: ConfigColumns, values: Numbers, n: Array) -> Numbers:
     return np.where(n > 0, nth, 0.0)
 
 
-@dataclass(frozen=True)
-class Tails:
-    """What follows the last backward of a stage.
+def tails(columns: ConfigColumns) -> tuple[Numbers, Numbers]:
+    """Least of what follows the last backward of a stage: gradient sync, optimizer, gather.
 
-    layers: [N, U, J] gradient sync, optimizer, parameter gather for one layer of the run, of a
-    stage with a node of the group. start: [N] once.
-    """
-
-    layers: Numbers
-    start: Numbers
-
-
-def tails(columns: ConfigColumns) -> Tails:
-    """Least tails of a stage; the optimizer is that of any one replica, the slowest counts.
+    [N, U, J] for one layer of the run, of a stage with a node of the group, and [N] once. The
+    optimizer is that of any one replica, the slowest counts.
 
     Proof: see `Rings`; sync and gather are taken at their least number of nodes each.
     """
     workload, stage_rings = columns.instance.workload, rings(columns)
     parameters, experts = _parameters(columns)
-    factor = np.array(SYNC_FACTORS)[columns.zero] * columns.seen_sync
-    layers, start = _collective(columns, stage_rings, factor, workload.gradient_bytes * parameters)
-    if columns.zero.any():
-        factor = np.array(GATHER_FACTORS)[columns.zero]
+    size = workload.gradient_bytes * parameters
+    layers, start = _collective(columns, stage_rings, columns.sync, size)
+    if columns.gather.any():
         size = workload.parameter_bytes * parameters
-        gather, gather_start = _collective(columns, stage_rings, factor, size)
+        gather, gather_start = _collective(columns, stage_rings, columns.gather, size)
         layers, start = layers + gather, start + gather_start
     touched = workload.gradient_bytes + 2 * workload.optimizer_bytes + workload.parameter_bytes
-    copies, split = columns.copies, (columns.zero >= STATES_SPLIT)[:, None]
+    copies, split = columns.copies, columns.splits[:, None]
     ranks = columns.dp[:, None] * copies
     shards = np.where(split, columns.shard[:, None] * copies, 1)[:, None]
     speed = [g.gpu.memory_bandwidth_bytes_per_s for g in columns.instance.cluster.groups]
@@ -267,7 +257,7 @@ def tails(columns: ConfigColumns) -> Tails:
     sharers = np.maximum(1, np.where(split, grid, 1)[:, None] // columns.ep[:, None, None])
     sizes = touched * (-(-parameters // shards) - (-experts // sharers))
     optimizer = at_least_ns(sizes / np.array(speed))
-    return Tails(layers + _expert_rings(columns)[:, :, None] + optimizer, start)
+    return layers + _expert_rings(columns)[:, :, None] + optimizer, start
 
 
 def _parameters(columns: ConfigColumns) -> tuple[Array, Array]:
@@ -282,14 +272,13 @@ def _parameters(columns: ConfigColumns) -> tuple[Array, Array]:
 def _expert_rings(columns: ConfigColumns) -> Array:
     """[N, U] ns of the rings of experts that ep GPUs share: the same for all node orders."""
     workload, experts = columns.instance.workload, _parameters(columns)[1]
-    zero, seen, nodes = columns.zero, columns.seen_sync, columns.nodes.T
     figures = columns.dp, columns.pp, columns.ep, columns.etp_whole
-    configs, which = columns.alike(*figures, zero, seen, *nodes)
+    configs, which = columns.alike(*figures, columns.sync, columns.gather, *columns.nodes.T)
     firsts = np.unique(which, return_index=True)[1]
     rings = np.zeros((len(configs), len(workload.layer_runs)), dtype=np.int64)
     for n, (config, i) in enumerate(zip(configs, firsts.tolist(), strict=True)):
         if config.has_expert_grid:
-            factors = SYNC_FACTORS[config.zero] * seen[i], GATHER_FACTORS[config.zero]
+            factors = columns.sync[i], columns.gather[i]
             sizes = workload.gradient_bytes, workload.parameter_bytes
             rings[n] = sum(
                 expert_rings_ns(columns.instance, config, factor, size * experts[i])

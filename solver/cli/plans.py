@@ -17,10 +17,7 @@ REFUSED, UNPROVED = 1, 5
 
 
 def verify_command(
-    plan: Path,
-    instance: Path | None = None,
-    quick: bool = False,
-    time_limit: float | None = None,
+    plan: Path, instance: Path | None = None, quick: bool = False, time_limit: float | None = None
 ) -> None:
     """Check every constraint, figure and proof of a plan again.
 
@@ -120,12 +117,7 @@ def report_command(
     say(f"wrote {' and '.join(map(str, texts))}")
 
 
-def export_command(
-    plan: Path,
-    to: ExportTarget,
-    out: Path,
-    own_model: bool = False,
-) -> None:
+def export_command(plan: Path, to: ExportTarget, out: Path, own_model: bool = False) -> None:
     """Write the files with which a framework launches PLAN, and what starts its processes.
 
     What the framework cannot express is refused, with what to change or who can.

@@ -137,7 +137,7 @@ def _changes(planned: Planned, best: Plan) -> Iterator[tuple[str, Planned]]:
     ways = dict.fromkeys(stage.recomputed.way for rep in best.replicas for stage in rep.stages)
     recomputing = replace(taking("recompute"), recomputes_least=True)
     yield f"recomputation {' and '.join(ways)}", recomputing
-    yield shards_text(target), taking("zero", "optimizer_instances")
+    yield shards_text(target), taking("zero", "sync_each_batch", "optimizer_instances")
 
 
 def _taking(config: Configuration, target: Configuration, fields: Sequence[str]) -> Configuration:

@@ -41,6 +41,7 @@ class Launched:
     schedule: ScheduleName = "1f1b"
     zero: ZeroStage = 0
     optimizer_instances: int = 1
+    sync_each_batch: bool = True
     recompute: Recompute = "none"
     first_blocks: int | None = None
     by_replica: bool = False
@@ -129,6 +130,7 @@ _WORDS: Mapping[str, tuple[object, ...]] = {
     "schedule": get_args(ScheduleName),
     "recompute": RECOMPUTE_WAYS,
     "zero": tuple(map(str, get_args(ZeroStage))),
+    "sync_each_batch": ("true", "false"),
 }
 
 
@@ -147,7 +149,8 @@ def run_of_degrees(text: str, instance: Instance) -> Launched:
             raise PlanError(OPTION, f"{name}={value}", " or ".join(map(str, _WORDS[name])))
         written[name] = value
     numbers = {name: int(written[name]) for name in (*_NUMBERS, "zero") if name in written}
-    return run_of({**written, **numbers}, instance, OPTION, {})
+    syncs = {"sync_each_batch": written.get("sync_each_batch") != "false"}
+    return run_of({**written, **numbers, **syncs}, instance, OPTION, {})
 
 
 def run_of(

@@ -34,7 +34,7 @@ from formulations.plan import (
     uniform_plan,
 )
 from formulations.space.configurations import MAX_MICRO_BATCH, PlanSpace, recompute_ways
-from formulations.space.launch import zero_choices
+from formulations.space.launch import sync_choices, zero_choices
 from formulations.units import powers_of_two
 from solver.evaluate import megatron_run, torchtitan_run
 from solver.evaluate.launched import Launched, run_of_degrees
@@ -85,7 +85,7 @@ def planned(instance: Instance, run: Launched, order: Sequence[int]) -> Planned:
     dp = run.dp or max(1, slots // run.pp)
     _check_run(space, used, run, dp)
     alike = ("ep", "etp", "pp", "micro_batch", "schedule", "vpp", "microbatch_group")
-    shards = ("zero", "optimizer_instances")
+    shards = ("zero", "optimizer_instances", "sync_each_batch")
     config = Configuration(
         degrees=uniform_degrees(space, run.tp, run.cp),
         dp=dp,
@@ -160,7 +160,7 @@ def _check_config(job: Planned) -> None:
     def words(values: tuple[Any, ...]) -> str:
         numbers = (values[0][0].tp, values[0][0].cp) if first == "degrees" else values
         pairs = zip(numbers, said.values(), strict=True)
-        return "/".join(unsaid if number is None else str(number) for number, unsaid in pairs)
+        return "/".join(unsaid if n is None else str(n).lower() for n, unsaid in pairs)
 
     choices = list(dict.fromkeys(map(words, departure.allowed)))
     more = [f"{len(choices) - EXAMPLES} others"] * (len(choices) > EXAMPLES)
@@ -184,7 +184,9 @@ def settled(space: Instance, config: Configuration, way: Recompute) -> Configura
     )
     ways = recompute_ways(space, zero)
     allowed = next((choice for choice in ways if way in choice), (way,))
-    return config.model_copy(update={"zero": zero, "recompute": allowed})
+    nothing_kept = config.splits.parameters and all(sync_choices(space, config))
+    sync = config.sync_each_batch or nothing_kept
+    return config.but(zero=zero, sync_each_batch=sync, recompute=allowed)
 
 
 def as_run(tables: CostTables, run: Launched) -> Choose:
@@ -241,6 +243,7 @@ def space_of(instance: Instance, run: Launched, used: Sequence[int]) -> Instance
         "data_parallel": None if run.dp is None else _with(search.data_parallel, run.dp),
         "micro_batch": _with(search.micro_batch, run.micro_batch, powers_of_two(MAX_MICRO_BATCH)),
         "zero": tuple(sorted({*search.zero, run.zero})),
+        "sync_each_batch": tuple({*search.sync_each_batch, run.sync_each_batch}),
         "optimizer_instances": _with(search.optimizer_instances, run.optimizer_instances),
         "schedule": tuple(dict.fromkeys((*search.schedule, run.schedule))),
         "recompute": tuple(way for way in RECOMPUTE_WAYS if way in ways),

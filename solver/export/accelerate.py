@@ -36,6 +36,7 @@ def settings(job: Job) -> dict[str, Any]:
     """What the module assigns."""
     sizes = sharding = None
     shards = job.config.zero > 0 and job.config.has_copies
+    reduces = shards and job.config.sync_each_batch
     if shards or job.tp > 1:
         shard = job.config.dp if shards else 1
         sizes = {"dp_replicate_size": 1, "dp_shard_size": shard, "tp_size": job.tp}
@@ -52,7 +53,7 @@ def settings(job: Job) -> dict[str, Any]:
         "PROCESSES": job.world,
         "SIZES": sizes,
         "SHARDING": sharding,
-        "ACCUMULATION": {"num_steps": job.micro_batches, "sync_each_batch": shards},
+        "ACCUMULATION": {"num_steps": job.micro_batches, "sync_each_batch": reduces},
         "PRECISION": _PRECISIONS[job.instance.workload.precision],
         "RECOMPUTES": job.recompute_way == "full",
     }

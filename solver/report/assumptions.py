@@ -14,7 +14,7 @@ from formulations.instance.machines import NOT_STATED, Evidence
 from formulations.instance.resolve_workload import has_flash
 from formulations.instance.search import Overlap
 from formulations.instance.workload import FLASH_PRECISIONS, FORMATS
-from formulations.plan import GRADIENTS_SPLIT, PARAMETERS_SPLIT, Configuration, Degrees
+from formulations.plan import Configuration, Degrees
 from formulations.units import SECONDS_PER_HOUR
 from solver.document import PlanDocument
 from solver.report.layout import Lines
@@ -25,7 +25,7 @@ from solver.uncertainty import unmeasured
 
 def assumptions(instance: Instance, config: Configuration, degrees: Sequence[Degrees]) -> Lines:
     """One line each, Labelled; `degrees`: of its stages."""
-    overlap, exchanges = instance.search.overlap, config.zero >= GRADIENTS_SPLIT
+    overlap, several, reduces = instance.search.overlap, config.dp > 1, config.splits.gradients
     # What would cost nothing; strategies of a profile are as it was measured
     unused: Lines = []
     analytic = instance.profile is None and instance.fused is None
@@ -42,8 +42,8 @@ def assumptions(instance: Instance, config: Configuration, degrees: Sequence[Deg
         *hidden(
             overlap,
             tensor=overlap.tensor_parallel * any(group.tp > 1 for group in degrees),
-            sync=overlap.hidden_sync(config.pp, config.vpp) * (config.dp > 1 and not exchanges),
-            sharding=overlap.sharding * (config.dp > 1 and exchanges),
+            sync=(several and not reduces) * overlap.hidden_sync(config.pp, config.vpp),
+            sharding=overlap.sharding * (several and config.in_lockstep),
             experts=overlap.expert_parallel * (config.ep > 1),
         ),
         *unused,
@@ -80,12 +80,14 @@ def _assumed(
         yield f"unlike tensor groups: whole messages cross nodes once per GPU {whose}"
     if "selective" in config.recompute and instance.profile is not None:
         yield "selective recomputation: the analytic share of the measured forward pass again"
-    if config.zero >= GRADIENTS_SPLIT and config.has_copies:
-        moved = "parameters gathered, " if config.zero >= PARAMETERS_SPLIT else ""
+    if config.in_lockstep and config.has_copies:
+        reduces = config.splits.gradients
+        moved = ["parameters gathered"] * config.splits.parameters + ["gradients reduced"] * reduces
+        kept = "; gradients kept until the last one" * (not reduces)
         hidden = "" if instance.search.overlap.sharding else ", nothing hidden behind compute"
         yield (
-            f"ZeRO {config.zero}: {moved}gradients reduced with every micro-batch, layer by layer,"
-            f" all replicas in lockstep{hidden}"
+            f"ZeRO {config.zero}: {', '.join(moved)} with every micro-batch, layer by layer,"
+            f" all replicas in lockstep{hidden}{kept}"
         )
     if workload.experts:
         experts = "all of them" if config.etp else "its tensor group's share of all"

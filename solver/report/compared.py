@@ -18,14 +18,7 @@ from solver.report.naming import DEGREES, degrees_line, one_line
 from solver.report.quantities import counted, money, percent, significant, size_text, time_text
 from solver.report.stages import alike, all_stages, memory_table, placed, stage_table
 from solver.report.text import batches_text, config_text, figures, heading_lines
-from solver.result import (
-    Comparison,
-    Evaluation,
-    Finding,
-    Result,
-    Shortlist,
-    Status,
-)
+from solver.result import Comparison, Evaluation, Finding, Result, Shortlist, Status
 
 _HOUR_NS = 3600e9
 

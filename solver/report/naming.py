@@ -64,8 +64,9 @@ def chunks_text(config: Configuration) -> str:
 
 def shards_text(config: Configuration) -> str:
     """What replicas split, and in groups of how many of them."""
-    several = config.optimizer_instances > 1
-    return f"ZeRO {config.zero}" + f" in groups of {config.shard_replicas} replicas" * several
+    kept = " that keeps gradients" * (not config.sync_each_batch)
+    groups = f" in groups of {config.shard_replicas} replicas" * (config.optimizer_instances > 1)
+    return f"ZeRO {config.zero}{kept}{groups}"
 
 
 def one_line(config: Configuration) -> str:

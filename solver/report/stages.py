@@ -9,13 +9,7 @@ from formulations.instance import Cluster
 from solver.document import MemoryDocument, PlanDocument, StageDocument
 from solver.report.layout import Grid, table_of
 from solver.report.naming import layers_text
-from solver.report.quantities import (
-    node_ranges,
-    ranges,
-    size_text,
-    size_unit,
-    time_unit,
-)
+from solver.report.quantities import node_ranges, ranges, size_text, size_unit, time_unit
 
 
 class AlikeStages(NamedTuple):

@@ -19,7 +19,7 @@ from formulations.costs.tables import CostTables, build_tables
 from formulations.costs.transfers import RingRate
 from formulations.instance import Instance
 from formulations.instance.workload import Recompute
-from formulations.plan import GRADIENTS_SPLIT, Configuration, Degrees, Plan, uniform_plan
+from formulations.plan import Configuration, Degrees, Plan, uniform_plan
 from formulations.schedules.registry import SCHEDULES, in_flight, stage_moments
 from formulations.space import PlanSpace
 from formulations.space.configurations import Nodes
@@ -76,8 +76,8 @@ class Prover:
     def stage_times(self, config: Configuration) -> StageTimes:
         """[J, n, n] ns of layers [a, b), with as little recomputed as the configuration allows."""
         splits = SCHEDULES[config.schedule].splits_backward
-        exchanges = config.zero >= GRADIENTS_SPLIT
-        return self._intervals(config if exchanges else config_key(self.instance, config), splits)
+        key = config if config.in_lockstep else config_key(self.instance, config)
+        return self._intervals(key, splits)
 
     def times_of(self, config: Configuration) -> LayerTimes:
         """Layer times of a config, with what its replicas exchange with every micro-batch."""
@@ -101,8 +101,7 @@ class Prover:
     def _memory_key(self, config: Configuration) -> tuple[object, ...]:
         """What memory and recomputation of a stage depend on, given what it holds."""
         degrees, b, _, members = config_key(self.instance, config)
-        shards = config.dp, config.zero, config.optimizer_instances
-        layout = (degrees, b, config.pp == 1, shards, config.ep, members)
+        layout = (degrees, b, config.pp == 1, config.shards, config.ep, members)
         # Devices with several chunks hold what their schedule, pp and vpp say: `StageCosts`.
         chunked = config.vpp > 1 and (config.schedule, config.pp, *config.chunking)
         return (*layout, config.recompute, chunked)

@@ -43,7 +43,7 @@ from functools import cached_property
 import numpy as np
 
 from formulations.costs.intervals import Array, Mask, Numbers
-from formulations.plan import GRADIENTS_SPLIT, Configuration
+from formulations.plan import Configuration
 from formulations.schedules.registry import SCHEDULES
 from solver.verify.bounds import Prover, config_key
 from solver.verify.epilogue import LeastCosts
@@ -95,9 +95,8 @@ class ClosedForms:
         for config in self.configs:
             splits = SCHEDULES[config.schedule].splits_backward
             exchanges: object = None
-            if config.zero >= GRADIENTS_SPLIT:
-                shards = config.dp, config.optimizer_instances
-                exchanges = config.zero, shards, config.nodes_used
+            if config.in_lockstep:
+                exchanges = config.shards, config.nodes_used
             key = (*config_key(self.prover.instance, config), splits, exchanges)
             if key not in row_of:
                 row_of[key] = len(rows)
@@ -123,8 +122,8 @@ class ClosedForms:
         tail, start = np.zeros(self.work.shape), np.zeros(len(self.configs))
         for i, config in enumerate(self.configs):
             costs = LeastCosts(self.prover.instance, config)
-            shards = config.dp, config.zero, config.optimizer_instances
-            key = (config.degrees, *shards, config.pp, config.nodes_used, config.ep, config.etp)
+            place, experts = (config.degrees, config.nodes_used), (config.ep, config.etp)
+            key = (*place, config.pp, config.shards, *experts)
             if key not in tails:
                 tails[key] = costs.tail_ns()
             tail[i][:, list(costs.config.groups_used)], start[i] = tails[key]

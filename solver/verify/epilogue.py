@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike
 from formulations.costs.intervals import Array, interval_sums
 from formulations.costs.memory import layer_parameters
 from formulations.costs.placement import NodeTerms, Placer
-from formulations.costs.sharding import GATHER_FACTORS, SYNC_FACTORS, expert_rings_ns
+from formulations.costs.sharding import epilogue_factors, expert_rings_ns
 from formulations.costs.tables import CostTables, optimizer_ns
 from formulations.costs.transfers import neighbours
 from formulations.instance import Instance, NodeGroup
@@ -158,12 +158,10 @@ class LeastCosts:
         workload, config = self.instance.workload, self.config
         counts = [layer_parameters(workload, config, j) for j in range(len(config.degrees))]
         parameters, experts = np.array(counts, dtype=np.int64).transpose(1, 2, 0)  # [U, J] each
-        hidden = self.instance.search.overlap.hidden_sync(config.pp, config.vpp)
         layers, start = np.zeros(len(parameters), dtype=np.int64), 0
-        for factor, width in (
-            ((1 - hidden) * SYNC_FACTORS[config.zero], workload.gradient_bytes),
-            (float(GATHER_FACTORS[config.zero]), workload.parameter_bytes),
-        ):
+        factors = epilogue_factors(config, self.instance.search.overlap)
+        widths = workload.gradient_bytes, workload.parameter_bytes
+        for factor, width in zip(factors, widths, strict=True):
             if factor:
                 each, once = self._collective_ns(factor, width * parameters[:, self.used])
                 layers, start = layers + each, start + once

@@ -20,6 +20,6 @@ def test_transfers_inside_and_between_nodes() -> None:
 def test_costs_are_the_recorded_ones() -> Cases:
     for name, (instance, space, _) in drawn_configs().items():
         columns = ConfigColumns(instance, space)
-        after = tails(columns)
-        times = [send_ns(columns), tied_ns(columns), after.start, after.layers]
+        layers, start = tails(columns)
+        times = [send_ns(columns), tied_ns(columns), start, layers]
         yield name, [*(ns.sum() for ns in times), digest(summary(times))]

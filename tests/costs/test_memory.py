@@ -14,7 +14,7 @@ from tests.oracles.agreement import check_memory, pages_suffice
 from tests.recorded import Cases, recorded, summary
 from tests.small_instances import layer
 
-test_pages_suffice = pages_suffice(1, 7, 13, 29, 46, 52, check=check_memory)
+test_pages_suffice = pages_suffice(1, 7, 13, 29, 46, 52, 361, check=check_memory)
 
 
 @recorded("memory")

@@ -14,7 +14,7 @@ from tests.random_configs import zoned
 from tests.recorded import Cases, recorded, summary
 from tests.small_instances import expert_instance, plain_config
 
-test_pages_suffice = pages_suffice(1, 3, 7, 44, 305, 361, 394)
+test_pages_suffice = pages_suffice(1, 3, 7, 44, 305, 361, 394, 415)
 
 
 @recorded("sharding")

@@ -22,7 +22,7 @@ def test_tables_are_the_recorded_ones() -> Cases:
         least = least_forward_ns, t.least_work_ns, t.longest_ns, t.min_blocks, t.slots_per_node
         forward, backward, *weight = t.passes
         longest = forward, backward + np.max(t.recompute_ns, axis=0), *weight
-        arrays = *longest, *t.passes, t.optimizer_ns, t.gather_bytes, t.capacity_bytes
+        arrays = *longest, *t.passes, t.optimizer_ns, t.parameter_bytes, t.capacity_bytes
         yield name, summary([sizes, least, arrays, t.expert_rings_ns(1), blocks])
         assert t.plan_config == (t.by_place.config if t.by_place else t.config)
         assert (blocks == t.is_block).all()

@@ -46,6 +46,26 @@ def test_messages_and_rings_by_hand() -> None:
     assert loads == {Link(way, node): ring for way in ("out", "in") for node in (0, 1)}
 
 
+@pytest.mark.parametrize("p", [2, 3, 6])
+def test_traffic_of_zero_in_data_parallels_is_that_of_cheng_et_al(p: int) -> None:
+    """An all-reduce of gradients is two collectives, of two replicas with p micro-batches each.
+
+    ZeRO 1 reduces and gathers once, 2 reduces p times; 3 gathers 2 p times, and reduces p times or,
+    where gradients are kept, once: 1.5 p or p + 1/2 (section 3.1).
+    """
+    tables, sent = equal_nodes(2, 1, 1, 2, 1), list[float]()
+    work = build_workload(SMALL, name="t5", source="test", sequence_length=500, global_batch=2 * p)
+    work = work.but(gradient_bytes=work.parameter_bytes)
+    for zero, sync in ((0, True), (1, True), (2, True), (3, True), (3, False)):
+        config = tables.config.but(zero=zero, sync_each_batch=sync)
+        instance = tables.instance.but(workload=work)
+        plan = Decisions((0, 0), (0, 6), (p, p)).plan(build_tables(instance, config))
+        loads = traffic(instance, plan).items()
+        sent.append(sum(load.size_bytes for flow, load in loads if flow.link == Link("out", 0)))
+    shares = [bytes_sent / sent[0] for bytes_sent in sent]
+    assert shares == pytest.approx([1, 1, (p + 1) / 2, 1.5 * p, p + 0.5])
+
+
 @recorded("traffic")
 def test_traffic_is_the_recorded_one() -> Cases:
     """Of every kind and link the bytes and seconds of all flows, of plans of every feature."""

@@ -127,6 +127,15 @@ def test_degrees_and_order_in_words_are_the_plan(tmp_path: Path) -> None:
     assert read_run(instance_of(), folder(tmp_path), order="big,small,small").order == (0, 1, 1)
 
 
+def test_kept_gradients_are_those_of_zero_3_between_micro_batches() -> None:
+    """Of 16 sequences eight replicas have two micro-batches of one, or one of two."""
+    instance, text = instance_of(), "zero={},micro_batch={},sync_each_batch=false"
+    kept = [read_run(instance, stated=text.format(3, b)).config for b in (1, 2)]
+    assert [config.sync_each_batch for config in kept] == [False, True]
+    with pytest.raises(PlanError, match="sync_each_batch false; allowed: true, for 16 sequences"):
+        read_run(instance, stated=text.format(1, 1))
+
+
 def test_one_source_is_asked_for() -> None:
     for arguments, stated in ((None, None), (Path("a.txt"), "tp=1")):
         with pytest.raises(PlannerError, match="--megatron FILE, --torchtitan DIR, --degrees"):

@@ -38,9 +38,7 @@ def test_what_ranks_have_is_recorded() -> Cases:
         kept = []
         for zero in range(4):
             of = config.but(zero=zero)
-            kept.append(
-                [of.own_states(7, 0, 6), of.own_gradients(7, 0, 6), of.own_parameters(7, 0, 6)]
-            )
+            kept.append([of.own(split, 7, 0, 6) for split in of.splits])
         flags = config.has_copies, config.has_expert_grid, config.per_stage
         stages = list(config.stages_of(1 % config.pp))
         used = [*config.groups_used, *(each.tp for each in config.degrees_used)]
@@ -53,10 +51,12 @@ def test_what_ranks_have_is_recorded() -> Cases:
     # 1 x 3 of the node of four, and all of the two nodes of two
     assert plan.num_gpus(INSTANCE, PLAIN.but(degrees=three)) == 3 + 4
     yield "whole", digest(plan_of(INSTANCE).replicas)
-    assert PLAIN.but(zero=1).own_states(7, 0) == 4
+    assert PLAIN.own(True, 7, 0) == 4
     assert PLAIN.but(degrees=()).has_copies  # taken for granted
+    keeping = PLAIN.but(zero=3, sync_each_batch=False)  # gradients whole, all else split by two
+    assert [keeping.own(split, 7, 0) for split in keeping.splits] == [4, 7, 4]
     # of 8 dense parameters two replicas keep 4 each, of 6 of experts the one GPU all
-    assert experts.but(zero=1).own_states(8, 0, 6) == 4 + 6
+    assert experts.own(True, 8, 0, 6) == 4 + 6
 
 
 @pytest.mark.parametrize(("batch", "fits"), [(65_536, True), (131_072, False)])

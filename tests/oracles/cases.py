@@ -21,6 +21,7 @@ from tests.small_instances import ROOMY, gpu, nodes_of
 
 TOKENS = 64
 GROUPED = 240  #: first seed with several shard groups
+KEEPING = 360  #: first seed whose ZeRO 3 may keep gradients, and whose ZeRO 2 reduces slower
 WAYS: tuple[Recompute, ...] = ("none", "selective", "full")
 
 
@@ -51,6 +52,9 @@ def cases(seed: int, number: int = 4) -> Iterator[Case]:
         search=_search(rng, kind, per, precision).but(optimizer_instances=groups),
         limits=ROOMY,
     )
+    if seed >= KEEPING:
+        rates = {"reduce_efficiency": ((1, 1.0), (2, 0.5), (4, 0.3))}
+        instance = instance.but(cluster=rates, search={"sync_each_batch": (True, False)})
     if seed % 10 == 5:
         instance = instance.but(search={"microbatch_group": ("pp", 3, 4)})
     if seed % 3 and instance.workload.per_op_fault() is None:
@@ -69,7 +73,7 @@ def _configs(rng: random.Random, instance: Instance, number: int) -> list[Config
     """Some configs of the instance, as unlike as can be: rare strategies as often as others."""
     alike: dict[tuple[object, ...], list[Configuration]] = {}
     for config in configs(instance):
-        shards = config.zero, config.optimizer_instances
+        shards = config.zero, config.optimizer_instances, config.sync_each_batch
         strategies = *shards, config.ep, config.etp, config.cp, config.per_stage
         alike.setdefault((*strategies, config.chunking, config.pp > 1, config.dp > 1), []).append(
             config

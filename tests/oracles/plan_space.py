@@ -43,12 +43,13 @@ class Config(NamedTuple):
     schedule: Schedule
     zero: int
     optimizer_instances: int
+    sync_each_batch: bool
     recompute: tuple[Recompute, ...]
 
 
 def configurations(instance: Instance) -> set[Config]:
     return {
-        Config(nodes, slots, dp, pp, b, *experts, schedule, zero, instances, recompute)
+        Config(nodes, slots, dp, pp, b, *experts, schedule, zero, instances, sync, recompute)
         for nodes in _nodes(instance)
         for slots in _slots(instance, nodes)
         for dp, pp, b in _pipelines(instance, nodes, slots)
@@ -56,6 +57,7 @@ def configurations(instance: Instance) -> set[Config]:
         for schedule in _schedules(instance, dp, pp, b)
         for zero in _zero(instance, pp)
         for instances in _instances(instance, nodes, slots, dp, zero, experts)
+        for sync in _syncs(instance, zero, dp * b)
         for recompute in _recompute(instance, zero)
     }
 
@@ -195,6 +197,12 @@ def _instances(
             yield number
 
 
+def _syncs(instance: Instance, zero: int, sequences: int) -> Iterator[bool]:
+    """ZeRO 3 alone may keep gradients, of several micro-batches of a replica until the last."""
+    keeps = zero == 3 and sequences < instance.workload.global_batch
+    yield from instance.search.sync_each_batch if keeps else (True,)
+
+
 def _recompute(instance: Instance, zero: int) -> Iterator[tuple[Recompute, ...]]:
     """What a stage takes the least of that fits; each way alone where all stages are alike."""
     order: tuple[Recompute, ...] = ("none", "selective", "per_op", "full")
@@ -226,7 +234,7 @@ def _renamed(instance: Instance, config: Config) -> Iterator[Config]:
         lowest = min(_zero(instance, config.pp))
         alike = instance.search.recompute_per == "plan" or lowest > 1
         ways = config.recompute if alike else next(_recompute(instance, lowest))
-        config = config._replace(zero=lowest, recompute=ways)
+        config = config._replace(zero=lowest, sync_each_batch=True, recompute=ways)
     groups = instance.cluster.groups
     nodes = [(group, n) for group, n in zip(groups, config.nodes, strict=True) if n]
     used = [

@@ -261,7 +261,8 @@ class Memory:
         slot = at.stages[k][r].degrees
         layers = at.layers_of(k)
         states = [self._split(x, k, r, 1) for x in layers]
-        parameters, gradients = (sum(self._split(x, k, r, n) for x in layers) for n in (3, 2))
+        split_from = (3, 2 if config.sync_each_batch else 4)  # kept ones are split nowhere
+        parameters, gradients = (sum(self._split(x, k, r, n) for x in layers) for n in split_from)
         blocks = sum(ceil(count / QUANTIZED_BLOCK) for count in states)
         quantized = workload.optimizer_block_bytes * blocks
         copies = sum(sum(self._whole(x, k, r)) for x in layers if layer_of(at, x).is_block)
@@ -337,8 +338,9 @@ class Memory:
         zero, workload = at.plan.config.zero, at.instance.workload
         pairs = zip(self._whole(x, k, r), self._copies(k, r), strict=True)
         shared = sum(count for count, copies in pairs if copies > 1)
-        width = (zero >= 2) * workload.gradient_bytes + (zero >= 3) * workload.parameter_bytes
-        split = zero >= 2 and self._copies(k, r)[0] > 1
+        reduced = zero >= 2 and at.plan.config.sync_each_batch
+        width = reduced * workload.gradient_bytes + (zero >= 3) * workload.parameter_bytes
+        split = reduced and self._copies(k, r)[0] > 1
         whole = width * shared + (not split) * self._on_the_way(x, k, r)
         return ceil(b * kept / slot.cp), ceil(b * besides / slot.cp) + whole
 

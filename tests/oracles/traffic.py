@@ -158,7 +158,7 @@ class Rings:
         """Of gradients after the last backward pass: f, less what hides."""
         config, share = self.at.plan.config, self.at.instance.search.overlap.gradient_sync
         hidden = share if config.pp == 1 else min(share, (config.vpp - 1) / config.vpp)
-        return (2, 1, 0, 0)[config.zero] * (1 - hidden)
+        return (2, 1, 0, 1 - config.sync_each_batch)[config.zero] * (1 - hidden)
 
     @property
     def gather_factor(self) -> float:
@@ -184,8 +184,18 @@ class Rings:
         """ZeRO 2 and 3: one gather of a layer's parameters, one reduction of its gradients."""
         zero, model = self.at.plan.config.zero, self.at.model
         gather = self._exchange_ns(model.parameter_bytes, x, False) if zero == 3 else 0
-        reduce = self._exchange_ns(model.gradient_bytes, x, True) if zero >= 2 else 0
+        often = zero >= 2 and self.at.plan.config.sync_each_batch
+        reduce = self._reducing._exchange_ns(model.gradient_bytes, x, True) if often else 0
         return gather, reduce
+
+    @property
+    def _reducing(self) -> "Rings":
+        """Those of ZeRO 2 have a rate of their own between nodes, if one is stated."""
+        at, rates = self.at, self.at.instance.cluster.reduce_efficiency
+        if at.plan.config.zero != 2 or not rates:
+            return self
+        instance = at.instance.but(cluster={"network_efficiency": rates})
+        return Rings(Places(instance, at.plan, at.model))
 
     def in_lockstep(self, x: int) -> bool:
         return self.at.plan.config.zero >= 2 and self._is_shared(x)

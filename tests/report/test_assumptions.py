@@ -38,10 +38,12 @@ def test_strategies_name_what_they_assume() -> None:
     shares = {"tensor_parallel": 0.25, "gradient_sync": 0.9, "sharding": 0.61}
     hiding = instance().but(search={"overlap": Overlap(kind="measured", source="test", **shares)})
     figures: dict[str, object] = {"front": flash_lines(mixed(0))}
-    for tp, zero in ((1, 0), (2, 0), (4, 0), (1, 2), (1, 3)):
-        config = plain_config((1,), tp=tp, dp=4 // tp, zero=zero)
+    for tp, zero, *kept in ((1, 0), (2, 0), (4, 0), (1, 2), (1, 3), (1, 3, "kept")):
+        config = plain_config((1,), tp=tp, dp=4 // tp, zero=zero, sync_each_batch=not kept)
         for name, planned in (("plain", instance()), ("hiding", hiding)):
-            figures[f"{name} {tp} {zero}"] = assumptions(planned, config, config.degrees)
+            figures[" ".join(map(str, (name, tp, zero, *kept)))] = assumptions(
+                planned, config, config.degrees
+            )
     config = plain_config((1,), tp=1, dp=4)
     for workload in (", optimizer_state: 8bit", ", flash_attention: false"):
         figures[workload] = assumptions(instance(workload), config, config.degrees)

@@ -35,6 +35,8 @@ def test_configs_among_others() -> None:
     assert one_line(config) == (
         "tensor 2 x data 3 x pipeline 1, micro-batch 1, 1f1b, recomputed none, ZeRO 0, nodes 2 + 1"
     )
+    kept = config.but(zero=3, sync_each_batch=False)
+    assert ", ZeRO 3 that keeps gradients, nodes" in one_line(kept)
     assert by_group(CASES["pipelined"]().instance, config) is None  # alike and undivided
 
 

@@ -92,6 +92,7 @@ def sharded(seed: int) -> Instance:
     rng = Random(seed)
     made = _drawn(seed, rng, f"sharded_{seed}", gpus=rng.choice([2, 4]), machines=1, batch=4)
     search = {"zero": (1, 2, 3), "optimizer_instances": (1, 2), "micro_batch": (1,)}
+    search["sync_each_batch"] = (True, False)
     return made.but(search=search, workload={"global_batch": 8 // len(made.cluster.groups)})
 
 

@@ -1,6 +1,7 @@
 """The search over configurations, held against brute force and the verifier."""
 
 from itertools import product
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,7 @@ import pytest
 
 from formulations.instance import Instance
 from formulations.instance.load import load_instance
+from formulations.instance.search import Overlap
 from formulations.instance.targets import TARGETS
 from formulations.space import configs
 from formulations.space.launch import widened
@@ -40,6 +42,17 @@ def test_search_equals_brute_force_and_is_verified(name: str, seed: int) -> None
     assert result.gap in (0.0, None)
     check_space(instance)
     check_verified(result)
+
+
+@pytest.mark.parametrize("seed", one_each(range(44), 22))
+def test_keeping_gradients_too_gives_the_better_of_both(seed: int) -> None:
+    hidden = Overlap(sharding=0.9 * (seed % 4 > 1))  # where all of it hides, what is kept is seen
+    made = SPACES["shard groups"](seed).but(search={"zero": (3,), "overlap": hidden})
+    each, other, both = (
+        solve(made.but(search={"sync_each_batch": syncs})).objective or inf
+        for syncs in ((True,), (False,), (True, False))
+    )
+    assert both == min(each, other)
 
 
 # Limits of a search

@@ -118,7 +118,7 @@ def in_oracle_words(config: Configuration) -> Config:
     experts, group = (config.ep, config.etp or "tp"), config.microbatch_group or config.pp
     schedule = config.schedule, config.vpp, group if config.vpp > 1 else 0
     shards = config.zero, config.optimizer_instances
-    return Config(*head, *experts, schedule, *shards, config.recompute)
+    return Config(*head, *experts, schedule, *shards, config.sync_each_batch, config.recompute)
 
 
 def test_bug_shard_groups_of_stages_with_degrees_of_their_own_were_a_traceback() -> None:

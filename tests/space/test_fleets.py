@@ -50,7 +50,7 @@ REFUSED = {
     *("max_step_time", "max_cost_per_step", "max_price_per_hour"),
 }
 #: Of replicas alike, or of degrees that fleets do not have: docs/failures.md says so.
-SAID = {"target", "degrees", "micro_batches", "context_method"}
+SAID = {"target", "degrees", "micro_batches", "context_method", "sync_each_batch"}
 
 
 def with_fields(field: str, changes: Mapping[str, Any]) -> Instance:

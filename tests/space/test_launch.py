@@ -12,9 +12,9 @@ from formulations.plan import Degrees, Plan
 from formulations.space.launch import (
     able,
     first_blocks,
-    instance_choices,
     obstacles,
     runs,
+    shard_choices,
     widened,
     zero_choices,
 )
@@ -72,6 +72,7 @@ def plans() -> Iterator[tuple[str, Plan]]:
         {"zero": 1, "pp": 1},
         {"zero": 2, "pp": 1},
         {"zero": 3, "pp": 1},
+        {"zero": 3, "pp": 1, "sync_each_batch": False},
         {"ep": 2, "zero": 0},
         {"ep": 2, "degrees": (Degrees(tp=2),)},
         {"zero": 0, "degrees": (Degrees(tp=1, cp=2),)},
@@ -111,7 +112,7 @@ def test_zero_stages_and_wider_spaces_are_the_recorded_ones(target: Target) -> C
         wide = spread(instance.but(search={"target": "any"}), 20)
         stages = [zero_choices(instance, config) for config in wide]
         shards = [
-            list(instance_choices(instance.but(search={"optimizer_instances": (1, 2, 3)}), config))
+            list(shard_choices(instance.but(search={"optimizer_instances": (1, 2, 3)}), config))
             for config in wide
         ]
         runners = [each for each in TARGETS if runs(each, instance.search)]
