@@ -354,11 +354,14 @@ def _by_order(
         for order, bound_ns in sorted(unfinished.items(), key=lambda entry: entry[::-1]):
             if bound_ns >= below(best, gap):
                 continue
+            if stop():  # before the costs of an order are worked out: there may be many
+                waiting[order] = bound_ns
+                continue
             placement = placer.costs(order)
             classes = replica_classes(placement, config.dp)
             vectors = _share_vectors(intervals, placement, classes, below(best, gap), stop)
-            for vector in [None] if vectors is None else vectors:
-                if vector is None or stop():
+            for n, vector in enumerate([None] if vectors is None else vectors):
+                if vector is None or (n and stop()):
                     waiting[order] = bound_ns
                     break
                 problem = fixed_order(intervals, placement, classes, vector)

@@ -109,6 +109,15 @@ def test_work_is_the_recorded_one(monkeypatch: pytest.MonkeyPatch) -> Cases:
         yield name, [lacks_memory(intervals), asked.number, *told]
 
 
+def test_bug_orders_cost_nothing_once_it_is_time_to_stop(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The costs of 12,870 orders were worked out, twice, to leave all of them open."""
+    monkeypatch.setattr(Placer, "costs", None)
+    for costs in uneven_tables(0, False), uneven_tables(1, True):
+        intervals = Intervals(costs)
+        answer = module._by_order(intervals, Placer(costs), NO_CUTOFF, 0.0, lambda: True)
+        assert (answer.plan, answer.complete) == (None, False)
+
+
 # Node groups with degrees of their own
 
 
