@@ -181,7 +181,9 @@ Gpus = dict[str, GpuType]
 
 def fit_all(observations: Sequence[Observation], gpus: Mapping[str, GpuType]) -> Gpus:
     """Every type of the catalogue with its fitted, derived or assumed figures."""
-    gpus = {name: gpu.model_copy(update={LATENCY: _latency_s(name)}) for name, gpu in gpus.items()}
+    # A latency of its own, that of its twin, or A100's
+    latencies = {name: LATENCIES_S.get(TWINS.get(name, name), LATENCIES_S[BASE]) for name in gpus}
+    gpus = {name: gpu.model_copy(update={LATENCY: latencies[name]}) for name, gpu in gpus.items()}
     found: Gpus = {}
     for one in FITS:
         rows = [row for row in observations if row.gpu == one.gpu and row.source in one.sources]
@@ -194,11 +196,6 @@ def fit_all(observations: Sequence[Observation], gpus: Mapping[str, GpuType]) ->
     }
     maximum = median(gpu.efficiency_maximum for gpu in found.values())
     return {name: found.get(name) or _derived(gpu, found, maximum) for name, gpu in gpus.items()}
-
-
-def _latency_s(name: str) -> float:
-    """Its own, that of its twin, or A100's."""
-    return LATENCIES_S.get(TWINS.get(name, name), LATENCIES_S[BASE])
 
 
 def _start(gpu: GpuType, found: Gpus) -> GpuType:

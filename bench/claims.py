@@ -15,7 +15,7 @@ from bench.searches import digest
 from formulations.costs.plan_costs import plan_costs
 from formulations.instance import Instance, Workload
 from formulations.instance.load import load_instance
-from formulations.plan import Configuration, uniform_degrees
+from formulations.plan import Configuration, Plan, num_gpus, uniform_degrees
 from solver.simulate import step_time_ns
 
 FOLDER = ROOT / "bench" / "findings"
@@ -43,8 +43,8 @@ class Point:
     config: Mapping[str, Any]
     changes: Mapping[str, Any] = field(default_factory=dict)
 
-    def instance(self) -> Instance:
-        """The stored instance with the changes."""
+    def planned(self) -> tuple[Instance, Plan]:
+        """The stored instance with the changes, and the plan on all its GPUs."""
         document = load_instance(FOLDER / f"{self.file}.yaml").model_dump()
         for path, value in self.changes.items():
             *parents, name = path.split(".")
@@ -52,7 +52,13 @@ class Point:
             for parent in parents:
                 place = place[int(parent)] if parent.isdigit() else place[parent]
             place[name] = value
-        return Instance.model_validate(document)
+        instance = Instance.model_validate(document)
+        group, degrees = instance.cluster.groups[0], {**PLAIN, **self.config}
+        gpus = group.nodes * group.gpus_per_node
+        degrees["dp"] = gpus // (degrees["tp"] * degrees["pp"])
+        own = {"degrees": uniform_degrees(instance, degrees.pop("tp"))}
+        config = Configuration.model_validate(degrees | own | {"nodes_used": (group.nodes,)})
+        return instance, even_plan(instance, config)
 
 
 @dataclass(frozen=True)
@@ -83,21 +89,15 @@ def trained_flops(workload: Workload, recomputes: bool) -> int:
 
 def outcome(point: Point) -> Outcome:
     """The simulated step of a point."""
-    instance = point.instance()
-    group = instance.cluster.groups[0]
-    num_gpus = group.nodes * group.gpus_per_node
-    degrees = {**PLAIN, **point.config}
-    degrees["dp"] = num_gpus // (degrees["tp"] * degrees["pp"])
-    own = {"degrees": uniform_degrees(instance, degrees.pop("tp"))}
-    config = Configuration.model_validate(degrees | own | {"nodes_used": (group.nodes,)})
-    costs = plan_costs(instance, even_plan(instance, config))
+    instance, plan = point.planned()
+    costs = plan_costs(instance, plan)
     fits = bool((costs.memory_bytes <= costs.limit_bytes).all())
     return Outcome(
         point=point,
         instance_sha256=digest(instance),
-        num_gpus=num_gpus,
+        num_gpus=num_gpus(instance, plan.config),
         sequences=instance.workload.global_batch,
-        flops=trained_flops(instance.workload, config.recompute == ("full",)),
+        flops=trained_flops(instance.workload, plan.config.recompute == ("full",)),
         memory_bytes=int(costs.memory_bytes.max()),
         step_s=step_time_ns(costs) / 1e9 if fits else None,
     )

@@ -107,7 +107,8 @@ def read(folder: Path) -> Evidence:
 def case_of(row: Row, kind: Kind) -> Case:
     """The row with its plan or why it has none."""
     model, system = str(row.get("model", "")), str(row.get("system", ""))
-    case = Case(kind.source, "", model, _text(row), system, "", None)
+    text = ", ".join(f"{k} {v}" for k, v in row.items() if isinstance(v, int | float | str))[:120]
+    case = Case(kind.source, "", model, text, system, "", None)
     try:
         case, run = kind.adapter(row)
         if case.measured_s is None:
@@ -121,8 +122,3 @@ def case_of(row: Row, kind: Kind) -> Case:
         return replace(case, why_not=f"a row without {field}")
     except (PlannerError, TypeError, ValueError, ZeroDivisionError) as error:
         return replace(case, why_not=f"{type(error).__name__}: {str(error).splitlines()[0]}")
-
-
-def _text(row: Row) -> str:
-    """A row in short."""
-    return ", ".join(f"{k} {v}" for k, v in row.items() if isinstance(v, int | float | str))[:120]

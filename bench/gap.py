@@ -17,25 +17,13 @@ from unittest.mock import patch
 from rich.console import Console
 
 from bench.command import Column, command, config_of, figure_table, search_options, wide_console
-from bench.records import (
-    INSTANCES,
-    append,
-    cpu_seconds,
-    peak_rss_bytes,
-    record,
-)
+from bench.records import INSTANCES, append, cpu_seconds, peak_rss_bytes, record
 from bench.searches import Figures, apart, head, outcome_of
 from formulations.errors import InstanceError
 from formulations.instance import Instance
 from formulations.instance.load import load_instance
 from formulations.space import configs
-from solver.heuristics.baselines import (
-    Found,
-    amp_plans,
-    equal_split_of,
-    megatron_rule,
-    minmax_of,
-)
+from solver.heuristics.baselines import Found, amp_plans, equal_split_of, megatron_rule, minmax_of
 from solver.heuristics.node_orders import best_plan
 from solver.options import SolveOptions
 from solver.result import Result, SearchLog, Status, Termination, objective_weight

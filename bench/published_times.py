@@ -170,10 +170,6 @@ class StepTime:
     def _blocks_per_stage(self) -> int:
         return self.workload.layer_runs[1].count // self.pp
 
-    @property
-    def _inside_node(self) -> bool:
-        return self.tp * self.dp * self.pp <= self.gpus_per_node
-
     def _stage_parameters(self) -> int:
         embedding, block, _ = (run.layer for run in self.workload.layer_runs)
         blocks = block.parameters_per_gpu(self.tp, self.pp) * self._blocks_per_stage
@@ -182,7 +178,7 @@ class StepTime:
     def _fill_s(self) -> float:
         """Transfers of the first micro-batch down and back; all GPUs of a node send at once."""
         link, shares = self.inter_node, self.gpus_per_node
-        if self._inside_node:
+        if self.tp * self.dp * self.pp <= self.gpus_per_node:
             link, shares = self.intra_node, 1
         size_bytes = self.micro_batch * self.workload.boundary_bytes / self.tp
         return 2 * (self.pp - 1) * size_bytes * shares / link.bandwidth_bytes_per_s

@@ -27,7 +27,7 @@ from formulations.decisions import least_ends
 from formulations.instance import Instance, Workload
 from formulations.instance.cluster import NodeGroup
 from formulations.instance.load import load_instance
-from formulations.instance.profile import Profile, ProfileEntry
+from formulations.instance.profile import Profile
 from formulations.space import configs
 from formulations.units import seconds
 from solver.heuristics.balance import Balance, Split
@@ -60,12 +60,6 @@ def _merged(group: NodeGroup, tp: int, instance: Instance) -> NodeGroup:
     return group.but(gpu=gpu.model_copy(update=changes), gpus_per_node=size)
 
 
-def _renamed(profile: Profile, group: NodeGroup, tp: int) -> Iterator[ProfileEntry]:
-    for entry in profile.entries:
-        if (entry.gpu, entry.tp) == (group.gpu.name, tp):
-            yield entry.but(gpu=f"{tp} {group.gpu.name}", tp=1)
-
-
 def super_gpus(instance: Instance, degrees: Sequence[int]) -> Instance:
     """Tensor degrees per node group, written as machines of larger GPUs: each of tp GPUs of a node.
 
@@ -77,7 +71,9 @@ def super_gpus(instance: Instance, degrees: Sequence[int]) -> Instance:
     """
     assert instance.profile is not None
     pairs = list(zip(instance.cluster.groups, degrees, strict=True))
-    known = {e for group, tp in pairs for e in _renamed(instance.profile, group, tp)}
+    sizes = {(group.gpu.name, tp) for group, tp in pairs}
+    entries = [e for e in instance.profile.entries if (e.gpu, e.tp) in sizes]
+    known = {e.but(gpu=f"{e.tp} {e.gpu}", tp=1) for e in entries}
     profile = Profile(
         source=instance.profile.source,
         includes_tensor_parallel_traffic=True,

@@ -21,6 +21,7 @@ OPEN = {
     "recompute": {"needed for large batches", "twice as fast there"},
     "micro-batch size": {"2 is best, batch 128", "and pays by them"},
     "speed-up": {"ZeRO 3 within 1 %"},
+    "ZeRO 2's reductions": {"at a rate of 1.0"},
     "tensor and pipeline groups": {"best with b 1", "best with b 2"},
 }
 STUDIES = {study.name: study for study in (*claims_megatron.studies(), *claims_cheng.studies())}
