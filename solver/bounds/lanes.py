@@ -263,9 +263,9 @@ class Lane:
                 groups += groups[:1] * (self.places.number - len(groups))
                 nodes = [self.placer.terms(j, 0) for j in groups]
                 sync, latency, gather, gather_latency = self.placer.stage(0, nodes, groups)
-                ends = 0, (self.tables.config.pp - 1) * self.tables.config.dp
-                terms = [[self.placer.terms(j, end) for j in groups] for end in ends]
-                first, last = (max(node.embedding_ns for node in nodes) for nodes in terms)
+                # Nodes that are one place send equally much from any place of a stage.
+                first, last = zip(*(self.costs.tails[j].embedding for j in hosts), strict=True)
                 finish = finish_ns(self.intervals, groups, gather, gather_latency)
-                self._tails[hosts] = Tail(interval_sums(sync) + latency, finish, (first, last))
+                embedding = max(first), max(last)
+                self._tails[hosts] = Tail(interval_sums(sync) + latency, finish, embedding)
         return list(self._tails).index(hosts)

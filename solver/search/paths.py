@@ -119,7 +119,7 @@ def harvest(
     cuts: list[PathCut] = []
     for alike in replica_classes(placement, config.dp):
         planned = {decisions.micro_batches[r] for r in alike.replicas}
-        near = {m + step for m in planned for step in (-1, 1)} & set(shares)
+        near = {share for m in planned for share in (m - 1, m + 1)} & set(shares)
         for m in sorted(planned | near):
             graph = schedule_graph(config.schedule, config.pp, m, *config.chunking)
             num_neighbours = BATCH_ENTRIES // graph.num_operations if m in planned else 0
@@ -235,4 +235,5 @@ class HeldConfigs:
                 for cut in cuts:
                     if cut.micro_batches in self.shares[held_index]:
                         self.part(held_index).add_cut(cut)
-        return sum(self.part(index).add_cut(cut) for cut in cuts) > 0
+        are_new = [self.part(index).add_cut(cut) for cut in cuts]
+        return any(are_new)

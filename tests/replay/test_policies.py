@@ -11,12 +11,7 @@ from formulations.errors import NoPlanError, PlannerError
 from formulations.instance import Instance
 from formulations.instance.load import parse_instance
 from formulations.units import seconds
-from solver.fleets.designs import (
-    designs_of,
-    fleet_templates,
-    generator_for,
-    templates_document,
-)
+from solver.fleets.designs import designs_of, fleet_templates, generator_for, templates_document
 from solver.fleets.fleet import start_fleet
 from solver.fleets.recovery import Horizon
 from solver.interrupt import Deadline

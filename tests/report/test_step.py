@@ -55,6 +55,7 @@ def test_what_is_left_out_lies_in_the_middle(most: int, document: PlanDocument, 
     rows = rows_of(document, step)
     bars, (begin, end) = [bar for row in rows for bar in row.bars], left_out(rows, most)
     sides = [bar.start_ns < begin for bar in bars], [bar.end_ns > end for bar in bars]
+    assert left_out(rows, len(bars)) == (0, 0)
     if most > len(bars):
         assert (begin, end) == (0, 0)
     else:

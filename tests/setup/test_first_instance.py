@@ -49,14 +49,8 @@ def test_slurm_nodes_that_work_are_counted() -> None:
     told = [
         first_instance.slurm_machines(DATA / name, KNOWN) for name in ("scontrol.txt", "sinfo.txt")
     ]
-    assert told[0] == [
-        Machines(1, 8, "H100"),
-        Machines(1, 4, "RTX-3090"),
-    ]
-    assert told[1] == [
-        Machines(4, 8, "A100-80"),
-        Machines(2, 4, "RTX-3090"),
-    ]
+    assert told[0] == [Machines(1, 8, "H100"), Machines(1, 4, "RTX-3090")]
+    assert told[1] == [Machines(4, 8, "A100-80"), Machines(2, 4, "RTX-3090")]
 
 
 @refusals("slurm")

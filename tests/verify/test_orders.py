@@ -4,6 +4,7 @@ import pytest
 
 from solver.verify.orders import LaneGraph, OrderGraph, Spot, Tally
 from tests.bounds.test_node_classes import two_groups
+from tests.graph.drawn import uneven_tables
 from tests.random_configs import random_tables
 from tests.recorded import Cases, digest, recorded, summary
 
@@ -22,10 +23,13 @@ def test_a_lane_may_stay_on_a_node_that_holds_more_than_a_stage() -> None:
 @pytest.mark.parametrize("zones", [False, True])
 @recorded("verify_orders")
 def test_steps_are_as_recorded(zones: bool) -> Cases:
-    for seed in range(0, 80, 5):
-        tables, parts = random_tables(seed, zones), list[object]()
+    drawn = {f"seed {seed}": random_tables(seed, zones) for seed in range(0, 80, 5)}
+    drawn |= {f"uneven {seed}": uneven_tables(seed) for seed in (0, 8) if not zones}
+    for name, tables in drawn.items():
+        parts, used = list[object](), tables.config.groups_used
         groups = len(tables.config.nodes_used)
-        unit, hosts = Tally(tuple((j,) for j in range(groups)), (tables.config.pp,)), None
+        unit = Tally(tuple((j,) for j in range(groups)), (tables.config.pp,))
+        hosts = used if name.startswith("uneven") else None
         graphs = [OrderGraph(tables, apart=apart) for apart in (False, True)]
         graphs += [
             LaneGraph(tables, unit, (1,), (hosts,) * tables.config.pp, apart)
@@ -36,4 +40,4 @@ def test_steps_are_as_recorded(zones: bool) -> Cases:
                 parts += [step.source, step.target, step.group, step.send, step.back, step.tail]
                 parts += [len(step.begins), step.num_targets, [sum(j) for j in step.begins]]
             parts += [graph.alike, *graph.epilogues.all_ns]
-        yield f"seed {seed}, zones {zones}", digest(summary(parts))
+        yield f"{name}, zones {zones}", digest(summary(parts))

@@ -8,13 +8,7 @@ from formulations.instance.search import ScheduleName
 from formulations.schedules.graph import schedule_graph
 from formulations.schedules.registry import SCHEDULES
 from solver.simulate import Times, simulate
-from solver.verify.path_lengths import (
-    Member,
-    Visits,
-    families,
-    members_of,
-    of_one_chunk,
-)
+from solver.verify.path_lengths import Member, Visits, families, members_of, of_one_chunk
 from tests.recorded import Cases, digest, recorded, summary
 from tests.verify.lanes import Lane
 
