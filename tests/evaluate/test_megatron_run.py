@@ -27,15 +27,7 @@ def read(text: str, instance: Instance | None = None) -> Launched:
 
 
 def with_nodes(nodes: int, gpus_per_node: int = 4) -> Instance:
-    text = f"""
-name: x
-workload:
-  sizes: {{hidden_size: 512, layers: 8, heads: 64, vocabulary_size: 1000, ffn_size: 512}}
-  sequence_length: 64
-  global_batch: 64
-cluster: {{groups: [{{name: n, gpu: H100, gpus_per_node: {gpus_per_node}, nodes: {nodes},
-  inter_node: InfiniBand HDR}}]}}
-"""
+    text = text_of("spaces/one_group.yaml").format(nodes=nodes, gpus=gpus_per_node)
     return parse_instance(text, "x.yaml", Path())
 
 
@@ -81,17 +73,7 @@ def test_ranks_are_megatrons(reference: Path) -> None:
 
 
 #: Two kinds of GPUs, of which one has flash attention.
-MIXED = parse_instance(
-    """
-name: mixed
-workload: {catalogue: gpt2, precision: fp16, global_batch: 16}
-cluster: {groups: [
-  {name: new, gpu: A10, gpus_per_node: 1, nodes: 1, inter_node: Ethernet 100G},
-  {name: old, gpu: V100-16, gpus_per_node: 1, nodes: 1, inter_node: Ethernet 100G}]}
-""",
-    "mixed.yaml",
-    Path(),
-)
+MIXED = parse_instance(text_of("spaces/old_and_new.yaml"), "mixed.yaml", Path())
 #: Whole experts, tensor groups of 3 GPUs, and attention without flash, with the nodes in order.
 PLACES = {
     "nodes": (with_nodes(4), (0,) * 4),

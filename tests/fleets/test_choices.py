@@ -15,6 +15,7 @@ from solver.fleets.step_times import kinds_of
 from solver.templates.generate import TemplateGenerator, TemplateOptions
 from tests.conftest import present
 from tests.random_fleets import enlarged
+from tests.refusals import refusals
 from tests.seeds import each_of
 
 
@@ -97,15 +98,7 @@ def check_shares(choices: FleetChoices) -> None:
     assert by_variance.deviation_s <= by_step.deviation_s * (1 + 1e-9)
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("few", "--sizes: 'few'; allowed: fewest, all, or numbers such as 2,3,4"),
-        ("2,,3", "--sizes: '2,,3'; allowed: fewest, all, or numbers such as 2,3,4"),
-        ("2", "--sizes: 2, of which 2 or more do not add up to 2; allowed: sizes of 1 to 3 nodes"),
-        ("1,4", "--sizes: 1, 4; allowed: sizes of 1 to 3 nodes of which 2 or more add up to every"),
-    ],
-)
+@refusals("fleet_sizes")
 def test_sizes_that_leave_numbers_of_nodes_out_are_refused(text: str, message: str) -> None:
     """n0 = 1 on 4 nodes, with one fault to survive."""
     generator = TemplateGenerator(enlarged(116), TemplateOptions(micro_batch=1))

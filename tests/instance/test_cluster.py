@@ -7,6 +7,7 @@ from formulations.errors import InstanceError
 from formulations.instance import Cluster, ZoneLink
 from formulations.instance.cluster import joined_group
 from formulations.instance.load import parse_family
+from tests.conftest import text_of
 from tests.instance.resolved import broken, shipped
 from tests.instance_texts import DATA, MINIMAL, parsed
 from tests.random_configs import zoned
@@ -62,14 +63,7 @@ def test_numbers_of_nodes() -> None:
 
 def test_nodes_are_joined_as_an_instance_says() -> None:
     """Groups and the efficiency of the network, which is by nodes."""
-    text = """
-name: x
-workload: {catalogue: gpt2}
-cluster:
-  joined_nodes: 1
-  network_efficiency: {3: 0.9, 5: 0.8}
-  groups: [{name: a, gpu: A10, gpus_per_node: 4, nodes: 8, inter_node: 100 Gbit/s, price: 2 USD/h}]
-"""
+    text = text_of("spaces/joined.yaml")
     apart = parsed(text).cluster
     joined = parsed(text.replace("joined_nodes: 1", "joined_nodes: 2")).cluster
     assert (apart.joined(1), apart.joined(2)) == (apart, joined)

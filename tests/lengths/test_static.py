@@ -11,19 +11,10 @@ from formulations.lengths.tour import best_single
 from solver.lengths.candidates import candidates
 from solver.lengths.static import static_step
 from tests.command_line import run
-from tests.conftest import present
+from tests.conftest import present, text_of
+from tests.refusals import refusals
 
-INSTANCE = """
-name: two_nodes
-workload:
-  sizes: {hidden_size: 1024, layers: 8, heads: 16, vocabulary_size: 32000}
-cluster:
-  groups:
-    - {name: a, gpu: A100-80, gpus_per_node: 4, nodes: 2, inter_node: 100 Gbit/s}
-search: {zero: 0}
-lengths:
-  histogram: [{up_to: 512, count: 24}, {up_to: 2048, count: 6}]
-"""
+INSTANCE = text_of("spaces/two_nodes.yaml")
 
 
 def step_of(mixed: Mixed) -> int:
@@ -54,21 +45,7 @@ def test_tensor_groups_of_two_nodes_are_slower_than_those_of_one() -> None:
     assert static_step(faster, "dp=1,tp=8,pp=1")[1] < wide_ns
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("tp", "--static: 'tp'; allowed: NAME=NUMBER of dp, tp, pp, cp, ep, zero"),
-        ("tp=2,tp=4", "--static: 'tp=4'; allowed: NAME=NUMBER"),
-        ("tp=6,dp=1", "--static: 6 GPUs of a sequence, 4 in a node of a; allowed: up to as many"),
-        (
-            "tp=2048",
-            "--static: 2048 GPUs of a sequence, 4 in a node of a; allowed: up to as many, or",
-        ),
-        ("pp=0", "--static: 'pp=0'; allowed: NAME=NUMBER"),
-        ("zero=7", "--static: 'zero=7'; allowed: NAME=NUMBER"),
-        ("dp=3", "--static dp=3: search: no layout over all 8 GPUs"),
-    ],
-)
+@refusals("static")
 def test_no_strategies_are_refused(text: str, message: str, tmp_path: Path) -> None:
     """In one line, by the command, before anything is written."""
     path, out = tmp_path / "x.yaml", tmp_path / "out.json"

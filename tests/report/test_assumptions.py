@@ -10,6 +10,7 @@ from formulations.instance.search import Overlap
 from solver.report.assumptions import assumptions, evidence_lines, flash_lines, renting_lines
 from solver.report.layout import Labelled
 from solver.report.naming import degrees_of
+from tests.conftest import text_of
 from tests.recorded import as_recorded
 from tests.report.shown import PLANS, drawn, plan, stored
 from tests.small_families import mixed
@@ -18,14 +19,7 @@ from tests.small_instances import plain_config
 
 def instance(workload: str = "") -> Instance:
     """BERT-large in fp16 on four GPUs."""
-    text = f"""
-name: small
-workload: {{catalogue: bert-large, precision: fp16{workload}}}
-cluster:
-  groups:
-    - {{name: a, gpu: A100-40, gpus_per_node: 4, nodes: 1, inter_node: 100 Gbit/s}}
-search: {{target: any}}
-"""
+    text = text_of("spaces/four_gpus.yaml").format(workload=workload)
     return parse_instance(text, "x.yaml", Path())
 
 

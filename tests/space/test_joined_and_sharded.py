@@ -14,23 +14,15 @@ from formulations.space.launch import able
 from solver.evaluate.run_plan import read_run
 from solver.search.driver import solve
 from solver.simulate import step_time_ns
-from tests.conftest import present
+from tests.conftest import present, text_of
 from tests.export_cases import UNTIED
 from tests.space.test_launchable import exported, read_back
 
 
 def machines_of(cluster: str, search: str) -> Instance:
     """GPT-2 on nodes of A100."""
-    text = f"""
-name: nodes
-workload: {{{UNTIED}, global_batch: 32, flash_attention: true}}
-cluster:
-  {cluster}
-  groups:
-    - {{name: a, gpu: A100-80, gpus_per_node: 4, nodes: 4, inter_node: InfiniBand HDR,
-       price: 1 USD/h}}
-search: {{{search}}}
-"""
+    fields = {"untied": UNTIED, "cluster": cluster, "search": search}
+    text = text_of("spaces/machines.yaml").format(**fields)
     return parse_instance(text, "x.yaml", Path())
 
 
