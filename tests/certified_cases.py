@@ -25,8 +25,8 @@ from solver.options import SolveOptions
 from solver.plan_figures import build_document
 from solver.search.driver import solve
 from tests.conftest import text_of
-from tests.resealed import forged
 from tests.small_instances import gpu, layer, nodes_of, workload
+from tests.verify.forgeries import forged
 
 
 def solved_document(made: Instance) -> PlanDocument:

@@ -5,8 +5,8 @@ import pytest
 from formulations.costs.compute import TimeColumns
 from formulations.costs.tables import CostTables
 from solver.bounds.closed_forms import ClosedForms
-from tests.bounds.drawn import drawn_configs
 from tests.chain_instances import SLOW, chain_instance, chain_tables
+from tests.graph.drawn import drawn_configs
 from tests.recorded import Cases, recorded
 
 #: Optimizer of one layer of a chain: 10,000,007 parameters * (4 + 2 * 12 + 2) B at 1e12 B/s.

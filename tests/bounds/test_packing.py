@@ -2,7 +2,7 @@
 
 from solver.bounds.closed_forms import closed_forms
 from solver.bounds.packing import packed_ns, refuted
-from tests.bounds.drawn import drawn_configs
+from tests.graph.drawn import drawn_configs
 from tests.recorded import Cases, recorded
 
 

@@ -1,8 +1,8 @@
 """Least transfers and all-reduces of any node order, by hand."""
 
 from solver.bounds.placement_independent import ConfigColumns, send_ns, tails, tied_ns
-from tests.bounds.drawn import drawn_configs
 from tests.chain_instances import equal_nodes
+from tests.graph.drawn import drawn_configs
 from tests.recorded import Cases, digest, recorded, summary
 
 

@@ -24,7 +24,7 @@ from tests.docs_pages import check_consoles
 from tests.hand_made import pipelined_result, planless_result
 from tests.mixed_lengths import small
 from tests.refusals import refusals
-from tests.resealed import change
+from tests.verify.forgeries import change
 
 Answer = Callable[[Result], None]
 

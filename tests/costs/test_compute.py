@@ -16,8 +16,8 @@ from solver.search.driver import solve
 from tests.chain_instances import SLOW, chain_instance
 from tests.command_line import output
 from tests.conftest import text_of
-from tests.costs.drawn import drawn
 from tests.oracles.agreement import pages_suffice
+from tests.oracles.cases import drawn
 from tests.recorded import Cases, recorded, summary
 
 test_pages_suffice = pages_suffice(2, 17, 23, 57)

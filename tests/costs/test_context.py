@@ -6,8 +6,8 @@ from formulations.costs.context import context_methods, context_s, method_of
 from formulations.instance import Link
 from formulations.plan import Degrees
 from tests.chain_instances import equal_nodes
-from tests.costs.drawn import drawn
 from tests.oracles.agreement import pages_suffice
+from tests.oracles.cases import drawn
 from tests.recorded import Cases, recorded
 from tests.small_instances import layer
 

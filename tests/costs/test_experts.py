@@ -6,8 +6,8 @@ from formulations.costs import experts
 from formulations.instance import Link
 from formulations.instance.sizes import MoeSizes
 from tests.architectures import MIXTRAL, build
-from tests.costs.drawn import drawn
 from tests.oracles.agreement import pages_suffice
+from tests.oracles.cases import drawn
 from tests.recorded import Cases, recorded
 
 test_pages_suffice = pages_suffice(7, 13, 24, 44)

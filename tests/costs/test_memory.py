@@ -9,8 +9,8 @@ from formulations.errors import InstanceError
 from formulations.instance.workload import LayerRun
 from formulations.schedules.registry import held
 from tests.chain_instances import equal_nodes
-from tests.costs.drawn import drawn
 from tests.oracles.agreement import check_memory, pages_suffice
+from tests.oracles.cases import drawn
 from tests.recorded import Cases, recorded, summary
 from tests.small_instances import layer
 

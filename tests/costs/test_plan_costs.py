@@ -13,9 +13,9 @@ from formulations.plan import Recomputed, uniform_plan
 from solver.simulate import step_time_ns
 from tests.chain_instances import equal_nodes
 from tests.conftest import present
-from tests.costs.drawn import drawn
 from tests.hand_made import results
 from tests.oracles.agreement import pages_suffice
+from tests.oracles.cases import drawn
 from tests.random_configs import slower
 from tests.recorded import Cases, recorded, summary
 from tests.seeds import few_and_many

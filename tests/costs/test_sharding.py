@@ -8,8 +8,8 @@ from formulations.costs.experts import members_of
 from formulations.plan import Degrees
 from formulations.space import configs
 from tests.chain_instances import equal_nodes
-from tests.costs.drawn import drawn
 from tests.oracles.agreement import pages_suffice
+from tests.oracles.cases import drawn
 from tests.random_configs import zoned
 from tests.recorded import Cases, recorded, summary
 from tests.small_instances import expert_instance, plain_config

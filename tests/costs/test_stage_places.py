@@ -3,8 +3,8 @@
 from formulations.costs.stage_places import StagePlacer, placement_of, stage_tables, with_stages
 from formulations.space import configs
 from formulations.space.slots import layouts, stage_places
-from tests.costs.drawn import drawn
 from tests.oracles.agreement import pages_suffice
+from tests.oracles.cases import drawn
 from tests.recorded import Cases, recorded, summary
 from tests.stage_degrees import stage_instance
 

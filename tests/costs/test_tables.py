@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from tests.costs.drawn import drawn
 from tests.oracles.agreement import pages_suffice
+from tests.oracles.cases import drawn
 from tests.random_configs import extreme_tables, random_tables
 from tests.recorded import Cases, recorded, summary
 

@@ -10,8 +10,8 @@ from formulations.fleet import Design, Template, stage_on
 from formulations.node_sharing import NodeSplit
 from formulations.plan import Recomputed
 from tests.random_configs import zoned
-from tests.random_fleets import STRATEGY, enlarged, even_designs, fleet_instance, random_template
 from tests.recorded import Cases, recorded, summary
+from tests.template_cases import STRATEGY, enlarged, even_designs, fleet_instance, random_template
 
 
 @recorded("template_costs")

@@ -14,9 +14,9 @@ from formulations.instance.search import Overlap
 from formulations.instance.transformer import build_workload
 from tests.chain_instances import equal_nodes
 from tests.conftest import present
-from tests.costs.drawn import drawn
 from tests.costs.test_transfers import SMALL
 from tests.hand_made import results
+from tests.oracles.cases import drawn
 from tests.recorded import Cases, recorded
 from tests.seeds import few_and_many
 

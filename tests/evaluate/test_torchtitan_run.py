@@ -9,7 +9,7 @@ from formulations.errors import PlanError
 from solver.evaluate.launched import Launched
 from solver.evaluate.torchtitan_run import launched
 from solver.export import torchtitan
-from tests.export.stored import JOBS, STORED
+from tests.export.stored import JOBS, stored
 from tests.export_cases import UNTIED, instance_of, job_of
 from tests.recorded import Cases, digest, recorded
 from tests.refusals import refusals
@@ -27,7 +27,7 @@ def read(folder: Path, module: str = MODULE, schedule: str = SCHEDULE) -> Launch
 
 @recorded("torchtitan_runs")
 def test_exported_runs_are_the_recorded_ones(tmp_path: Path) -> Cases:
-    for name in STORED["torchtitan"].split():
+    for name in stored("torchtitan"):
         for file, text in torchtitan.files(JOBS[name]).items():
             (tmp_path / file).write_text(text)
         run = launched(tmp_path, JOBS[name].instance)

@@ -14,9 +14,9 @@ from solver.fleets.instantiate import choice, suffices
 from solver.fleets.step_times import kinds_of
 from solver.templates.generate import TemplateGenerator, TemplateOptions
 from tests.conftest import present
-from tests.random_fleets import enlarged
 from tests.refusals import refusals
 from tests.seeds import each_of
+from tests.template_cases import enlarged
 
 
 def documents(seed: int, faults: int) -> tuple[TemplateGenerator, TemplatesDocument] | None:

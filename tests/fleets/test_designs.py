@@ -22,10 +22,15 @@ from solver.fleets.recovery import Horizon
 from solver.graph.places import place_costs
 from solver.templates.generate import TemplateGenerator, TemplateOptions
 from solver.verify import verify_fleet
-from tests.random_fleets import enlarged
 from tests.recorded import Cases, recorded
 from tests.seeds import one_each
-from tests.template_cases import all_templates, holds_blocks, interrupted_once, recomputing
+from tests.template_cases import (
+    all_templates,
+    enlarged,
+    holds_blocks,
+    interrupted_once,
+    recomputing,
+)
 
 
 def test_what_the_document_says_of_sizes() -> None:

@@ -10,9 +10,9 @@ from solver.report.fleet import fleet_text
 from solver.verify import verify_fleet
 from tests.command_line import printed
 from tests.conftest import present
-from tests.random_fleets import even_designs, fleet_instance
 from tests.recorded import Cases, recorded
-from tests.resealed import resealed
+from tests.template_cases import even_designs, fleet_instance
+from tests.verify.forgeries import resealed
 
 HOUR = Horizon(3600 * 10**9)
 DESIGNS = even_designs(range(2, 4))

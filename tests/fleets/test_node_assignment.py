@@ -13,8 +13,8 @@ from formulations.costs.intervals import Array
 from formulations.fleet import Pipeline
 from formulations.transition import Links
 from solver.fleets import node_assignment
-from tests.random_fleets import LAYERS, cluster, random_template
 from tests.recorded import Cases, digest, recorded
+from tests.template_cases import LAYERS, cluster, random_template
 
 
 @st.composite

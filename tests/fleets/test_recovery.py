@@ -19,8 +19,8 @@ from solver.fleets import recovery
 from solver.fleets.node_assignment import NodeAssigner, Situation
 from solver.fleets.recovery import Horizon, Recovery, recover
 from solver.interrupt import NoTimeError, TimeUp
-from tests.random_fleets import LAYERS, cluster, fleet_of, random_template
 from tests.recorded import Cases, recorded
+from tests.template_cases import LAYERS, cluster, fleet_of, random_template
 
 HOUR = Horizon(3600 * 10**9)
 

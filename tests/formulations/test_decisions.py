@@ -13,7 +13,7 @@ from formulations.decisions import (
     share_range,
 )
 from tests import brute_force
-from tests.loop_checks import random_decisions
+from tests.best_plans import random_decisions
 from tests.random_configs import random_tables
 from tests.recorded import as_recorded
 

@@ -1,6 +1,6 @@
-"""Drawn tables and split problems of every kind, for recorded figures; chains by brute force."""
+"""Drawn tables, split problems and configurations of every kind, for recorded figures."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import cache
 from itertools import combinations, pairwise
@@ -8,9 +8,12 @@ from itertools import combinations, pairwise
 import numpy as np
 
 from bench.splits import chain_problem
+from formulations.costs.compute import LayerTimes, TimeColumns
 from formulations.costs.placement import Placer
 from formulations.costs.tables import CostTables, build_tables
+from formulations.instance import Instance
 from formulations.instance.search import ScheduleName
+from formulations.plan import Configuration
 from formulations.space import configs
 from solver.enumeration.engine import solve_split
 from solver.graph.all_orders import order_graph
@@ -19,9 +22,10 @@ from solver.graph.problem import Intervals, SplitProblem
 from solver.heuristics.node_orders import node_orders
 from solver.heuristics.time_tables import TimeTables
 from tests import brute_force, random_configs, recursion
+from tests.random_configs import crowded_instance, scheduled, unlike_replicas, zoned
 from tests.recorded import digest, summary
-from tests.small_instances import random_instance
-from tests.stage_degrees import meshed_instance, stage_instance, unlike_tables
+from tests.small_instances import expert_instance, random_instance, widened
+from tests.stage_degrees import meshed_instance, stage_instance, unlike_instance, unlike_tables
 
 NO_CUTOFF = 1 << 50
 
@@ -178,3 +182,68 @@ def chain_splits(problem: SplitProblem) -> Iterator[tuple[int, ...]]:
     layers = problem.num_layers
     for inner in combinations(range(1, layers), problem.num_stages - 1):
         yield (0, *inner, layers)
+
+
+Drawn = tuple[Instance, list[Configuration], list[LayerTimes]]
+
+
+def _three_types(seed: int) -> Instance:
+    """Unlike replicas on three groups of nodes, even shares for odd seeds."""
+    instance = unlike_replicas(seed, single=False).but(search={"data_parallel": None})
+    shares = ("uneven", "even")[seed % 2]
+    return instance.but(search={"micro_batches": shares, "pipeline_parallel": None})
+
+
+def _deep(seed: int) -> Instance:
+    """Two types on eight nodes of up to eight GPUs, and many blocks; in zones or not."""
+    instance = crowded_instance(seed)
+    sizes = ((4, 8), (8, 2), (6, 4), (4, 4))[seed % 4]
+    groups = tuple(
+        group.but(nodes=4, gpus_per_node=size)
+        for group, size in zip(instance.cluster.groups, sizes, strict=True)
+    )
+    runs = tuple(run.but(count=run.count * 6) for run in instance.workload.layer_runs[1:-1])
+    ends = instance.workload.layer_runs[0], instance.workload.layer_runs[-1]
+    chosen = {
+        "schedule": ("1f1b", "zb-h1", "gpipe", "interleaved"),
+        "micro_batches": ("even", "even", "uneven")[seed % 3],
+        "micro_batch": (1, 2),
+        "zero": (0, 1, 3),
+        "tensor_parallel": (1, 2),
+    }
+    instance = instance.but(
+        cluster={"groups": groups},
+        workload={"layer_runs": (ends[0], *runs, ends[1]), "global_batch": 32},
+        search=chosen,
+    )
+    return zoned(instance, seed) if seed % 4 == 3 else instance
+
+
+MAKERS: dict[str, Callable[[int], Instance]] = {
+    "deep": _deep,
+    "random": random_instance,
+    "crowded": crowded_instance,
+    "three types": _three_types,
+    "experts": expert_instance,
+    "strategies": widened,
+    "unlike groups": unlike_instance,
+    "zb-h1": lambda seed: scheduled(crowded_instance(seed), "zb-h1", seed),
+    "interleaved": lambda seed: scheduled(crowded_instance(seed), "interleaved", seed),
+}
+
+
+@cache
+def drawn_configs() -> dict[str, Drawn]:
+    """At most 20 of each instance, of all kinds."""
+    drawn: dict[str, Drawn] = {}
+    for kind, make in MAKERS.items():
+        for seed in range(5):
+            space = list(configs(instance := make(seed)))
+            chosen = space[:: -(-len(space) // 20)] if space else []
+            times = [
+                TimeColumns(instance).times(config.degrees, config.micro_batch, config.recompute[0])
+                for config in chosen
+            ]
+            if chosen:
+                drawn[f"{kind} {seed}"] = instance, chosen, times
+    return drawn

@@ -10,9 +10,9 @@ from formulations.costs.tables import CostTables
 from formulations.decisions import Given
 from formulations.models.layer_to_stage import Split, excess, longest_path, possible_runs
 from tests import brute_force
+from tests.best_plans import judge
 from tests.brute_force import all_splits
 from tests.chain_instances import chain_of
-from tests.loop_checks import judge
 from tests.random_configs import cramped_tables, random_optimum_ns, random_tables
 from tests.recorded import as_recorded
 from tests.seeds import one_each

@@ -11,8 +11,8 @@ from formulations.decisions import Decisions, Given
 from formulations.models.step_time import OneConfig
 from solver.result import Status
 from tests import brute_force
+from tests.best_plans import judge, need_bytes, random_decisions
 from tests.conftest import present
-from tests.loop_checks import judge, need_bytes, random_decisions
 from tests.random_configs import WITH_NEW, random_optimum_ns, random_tables
 from tests.seeds import each_of, one_each
 from tests.twins import MILP, TWINS, Twin, check_sizes, solved, with_first_cuts

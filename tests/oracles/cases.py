@@ -2,10 +2,12 @@
 
 import random
 from collections.abc import Iterator
+from functools import cache
 from typing import Any, NamedTuple, get_args
 
+from formulations.costs.plan_costs import plan_tables
 from formulations.costs.stage_places import stage_tables
-from formulations.costs.tables import build_tables
+from formulations.costs.tables import CostTables, build_tables
 from formulations.decisions import Decisions, even_shares
 from formulations.instance import Cluster, GpuType, Instance, Link, SearchSpace, ZoneLink
 from formulations.instance.search import Overlap, ScheduleName
@@ -208,3 +210,17 @@ def _recomputing(rng: random.Random, instance: Instance, plan: Plan) -> Plan:
             stages.append(stage.but(recomputed=own))
         replicas.append(replica.but(stages=tuple(stages)))
     return plan.but(replicas=tuple(replicas))
+
+
+Drawn = tuple[str, Instance, Plan, CostTables]
+
+
+@cache
+def _of_seed(seed: int) -> list[Drawn]:
+    plans = enumerate(cases(seed))
+    return [(f"{seed}.{n}", c.instance, c.plan, plan_tables(*c[:2])[0]) for n, c in plans]
+
+
+def drawn(*seeds: int) -> Iterator[Drawn]:
+    """Name, instance, plan and tables of each plan of these seeds."""
+    return (each for seed in seeds for each in _of_seed(seed))

@@ -13,8 +13,8 @@ from solver.replay.player import Replay, replay
 from solver.replay.policy import Checkpoints, Configuration, InFlight, Policy, Reconfigure, Recovery
 from solver.replay.trace import Event, EventKind, Trace
 from tests.conftest import present
-from tests.random_fleets import even_designs, fleet_of
 from tests.recorded import Cases, recorded
+from tests.template_cases import even_designs, fleet_of
 
 FOUR = ("a", "b", "c", "d")
 IN_FLIGHT: tuple[InFlight, ...] = get_args(InFlight)

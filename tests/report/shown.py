@@ -66,9 +66,9 @@ from tests.certified_cases import CASES
 from tests.conftest import ROOT
 from tests.hand_made import document_of, pipelined_result, planless_result
 from tests.mixed_lengths import random_mixed
-from tests.random_fleets import even_designs, fleet_instance
 from tests.small_families import SEEDS, found, searched, small_family
 from tests.switch_cases import example
+from tests.template_cases import even_designs, fleet_instance
 
 MS = 10**6
 #: A point of another source in the picture of a front.

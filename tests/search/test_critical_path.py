@@ -16,7 +16,7 @@ from solver.options import SolveOptions
 from solver.result import Status, Termination
 from solver.search.critical_path import CutLoop, Family, ModelEngine, broken_rule, model_engine
 from solver.search.paths import CutPool, OpenConfig
-from tests import brute_force, loop_checks
+from tests import best_plans, brute_force
 from tests.brute_force import all_decisions
 from tests.conftest import present
 from tests.random_configs import WITH_NEW, crowded_instance, random_config, random_tables, slower
@@ -41,9 +41,9 @@ def test_model_equals_brute_force(
     for n, seed in enumerate(seeds):
         tables, free = (
             random_tables(seed, n % 3 == 2, schedule),
-            loop_checks.FREE[n % len(loop_checks.FREE)],
+            best_plans.FREE[n % len(best_plans.FREE)],
         )
-        assert loop_checks.finds_the_best(model_engine(family), tables, free, seed), seed
+        assert best_plans.finds_the_best(model_engine(family), tables, free, seed), seed
 
 
 LOST = [(73, True, None), (157, True, None), (16, True, "interleaved"), (346, False, None)]
@@ -55,13 +55,13 @@ def test_bug_highs_missed_optima(case: tuple[int, bool, ScheduleName | None]) ->
 
     The one of several chunks was lost when rows of memory were tiny beside those of time.
     """
-    assert loop_checks.finds_the_best(MILP, random_tables(*case), "all", case[0])
+    assert best_plans.finds_the_best(MILP, random_tables(*case), "all", case[0])
 
 
 def test_bug_steps_above_2_s_were_infeasible() -> None:
     """Alternatives above 2^31 ns: CP-SAT 9.15 took bounds of one that holds for bounds of all."""
     tables = random_tables(71)
-    outcome = loop_checks.solve_config(tables, CPSAT)
+    outcome = best_plans.solve_config(tables, CPSAT)
     assert outcome.step_time_ns == brute_force.optimum_ns(tables) == 56_335_002_434
 
 
@@ -76,16 +76,16 @@ def test_status_at_the_optimum_and_a_nanosecond_off(seeds: Sequence[int], family
     A budget in money is one in time: a step of t ns on nodes of P USD/h costs t P / 3.6e12 USD.
     """
     engine = model_engine(family)
-    for tables, best in loop_checks.feasible(seeds):
-        outcome = loop_checks.solve_config(tables, engine, cutoff_ns=best)
+    for tables, best in best_plans.feasible(seeds):
+        outcome = best_plans.solve_config(tables, engine, cutoff_ns=best)
         assert (outcome.status, outcome.plan, outcome.bound_ns) == ("bounded", None, best)
-        assert loop_checks.solve_config(tables, engine, cutoff_ns=best + 1).step_time_ns == best
+        assert best_plans.solve_config(tables, engine, cutoff_ns=best + 1).step_time_ns == best
         used = zip(tables.config.nodes_used, tables.instance.cluster.groups, strict=True)
         usd = sum(n * group.price_usd_per_hour for n, group in used) / 3.6e12
         for ns, status in ((best, "optimal"), (best - 1, "infeasible")):
             for limits in ({"max_step_time_s": ns / 1e9}, {"max_cost_usd_per_step": ns * usd}):
                 assert (
-                    loop_checks.solve_config(loop_checks.limited(tables, **limits), engine).status
+                    best_plans.solve_config(best_plans.limited(tables, **limits), engine).status
                     == status
                 )
 
@@ -98,21 +98,21 @@ def test_incumbents_are_proved_or_improved(seeds: Sequence[int]) -> None:
     from other configurations of the same schedule and stages hold; the seed decides the plan.
     """
     pool = CutPool()
-    for tables, best in loop_checks.feasible(seeds):
-        first = loop_checks.solve_config(tables, CPSAT)
-        assert first == loop_checks.solve_config(tables, CPSAT)
-        assert loop_checks.solve_config(tables, CPSAT, pool=pool).step_time_ns == best
-        outcome = loop_checks.solve_config(tables, CPSAT, incumbent=first.plan)
+    for tables, best in best_plans.feasible(seeds):
+        first = best_plans.solve_config(tables, CPSAT)
+        assert first == best_plans.solve_config(tables, CPSAT)
+        assert best_plans.solve_config(tables, CPSAT, pool=pool).step_time_ns == best
+        outcome = best_plans.solve_config(tables, CPSAT, incumbent=first.plan)
         assert (outcome.status, outcome.plan, outcome.bound_ns) == ("optimal", first.plan, best)
-        outcome = loop_checks.solve_config(tables, CPSAT, incumbent=first.plan, bound_ns=best)
+        outcome = best_plans.solve_config(tables, CPSAT, incumbent=first.plan, bound_ns=best)
         assert (outcome.status, outcome.rounds) == ("optimal", 0)
-        outcome = loop_checks.solve_config(tables, CPSAT, incumbent=first.plan, time_limit_s=0.0)
+        outcome = best_plans.solve_config(tables, CPSAT, incumbent=first.plan, time_limit_s=0.0)
         assert (outcome.status, outcome.step_time_ns, outcome.trouble) == ("feasible", best, None)
         assert (outcome.bound_ns or 0) <= best
-        assert loop_checks.solve_config(tables, CPSAT, time_limit_s=0.0).status == "unknown"
-        made = loop_checks.random_decisions(tables, 1)
-        if loop_checks.judge(tables, made) is not None:
-            outcome = loop_checks.solve_config(tables, CPSAT, incumbent=made.plan(tables))
+        assert best_plans.solve_config(tables, CPSAT, time_limit_s=0.0).status == "unknown"
+        made = best_plans.random_decisions(tables, 1)
+        if best_plans.judge(tables, made) is not None:
+            outcome = best_plans.solve_config(tables, CPSAT, incumbent=made.plan(tables))
             assert (outcome.status, outcome.step_time_ns) == ("optimal", best)
 
 
@@ -124,7 +124,7 @@ def test_loops_over_several_configs_are_the_recorded_ones(
     """They enter the model one by one, cheaper ones first; what is proved of each in the end."""
     monkeypatch.setattr("solver.search.critical_path.FIRST_SHAPES", 1)
     for seed in (0, 8):
-        tables = [tables for tables, _ in loop_checks.feasible(range(seed, seed + 5))]
+        tables = [tables for tables, _ in best_plans.feasible(range(seed, seed + 5))]
         configs = [OpenConfig(costs, 1.0 + n, 1000 * n) for n, costs in enumerate(tables)]
 
         def beyond(config: Configuration, best: float | None) -> int:
@@ -155,9 +155,9 @@ def test_bug_highs_called_models_of_hours_infeasible() -> None:
     hour, days = lasting(59, 100_000), lasting(12, 167_235)
     best = 3_814_117_153_009
     assert best == brute_force.optimum_ns(hour)
-    outcome = loop_checks.solve_config(hour, MILP, cutoff_ns=best + 1)
+    outcome = best_plans.solve_config(hour, MILP, cutoff_ns=best + 1)
     assert (outcome.status, outcome.step_time_ns) == ("optimal", best)
-    outcome = loop_checks.solve_config(days, MILP)
+    outcome = best_plans.solve_config(days, MILP)
     assert (outcome.status, outcome.plan, outcome.bound_ns) == ("unknown", None, 0)
     assert "rounding may move a row" in (outcome.trouble or "")
 
@@ -201,7 +201,7 @@ def free_choice(seeds: range) -> list[tuple[CostTables, int]]:
     """Random tables of two groups with a plan, and its best step time."""
     return [
         (tables, best)
-        for tables, best in loop_checks.feasible(seeds)
+        for tables, best in best_plans.feasible(seeds)
         if tables.config.pp > 1 and sum(count > 0 for count in tables.config.nodes_used) == 2
     ]
 
@@ -221,11 +221,11 @@ def test_bug_engines_that_lie_were_believed_or_a_traceback(
     """An answer that cannot be ends the loop; all that it said is dropped. An incumbent is kept."""
     for tables, best in free_choice(range(0, 16, 4))[:1]:
         lying = tampered(change, engine)
-        outcome = loop_checks.solve_config(tables, lying, bound_ns=best - 1)
+        outcome = best_plans.solve_config(tables, lying, bound_ns=best - 1)
         assert (outcome.status, outcome.plan, outcome.bound_ns) == ("unknown", None, best - 1)
         assert (outcome.trouble or "").startswith(f"numerical trouble: {trouble}")
-        plan = loop_checks.solve_config(tables, engine).plan
-        outcome = loop_checks.solve_config(tables, lying, incumbent=plan, cutoff_ns=best + 9)
+        plan = best_plans.solve_config(tables, engine).plan
+        outcome = best_plans.solve_config(tables, lying, incumbent=plan, cutoff_ns=best + 9)
         assert (outcome.status, outcome.step_time_ns) in (("feasible", best), ("optimal", best))
         assert (outcome.trouble is None) == (outcome.status == "optimal")
 
@@ -239,7 +239,7 @@ def test_bug_bounds_said_before_trouble_were_kept() -> None:
         told = replace(outcome, status=Status.UNKNOWN, values=None, bound=best + 9)
         return told if next(first, False) else outcome
 
-    outcome = loop_checks.solve_config(tables, tampered(too_high), bound_ns=best - 1)
+    outcome = best_plans.solve_config(tables, tampered(too_high), bound_ns=best - 1)
     assert outcome.bound_ns == best - 1
     assert outcome.trouble is not None
 
@@ -270,7 +270,7 @@ def test_rules_are_those_of_the_plan_space_and_memory_to_the_byte() -> None:
                 other = replace(made, **{field: value})
                 assert (broken_rule(tables, other) is None) == (other in plans), other
         for made in plans[::7]:
-            need = loop_checks.need_bytes(tables, made.boundaries, made.micro_batches)
+            need = best_plans.need_bytes(tables, made.boundaries, made.micro_batches)
             for spare in (0, -1):
                 tight = replace(tables, capacity_bytes=np.full(2, need + spare))
                 assert (broken_rule(tight, made) is None) == (spare == 0)

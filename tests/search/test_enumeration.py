@@ -33,11 +33,10 @@ from solver.search.enumeration import ByRelaxation, enumerate_config, lacks_memo
 from solver.simulate import step_time_ns
 from solver.verify import verify_document
 from tests import brute_force, stage_degrees
-from tests.best_plans import check_claims
+from tests.best_plans import check_claims, judge, solve_config
 from tests.export.read_back import check_files
 from tests.graph.drawn import NO_CUTOFF, Questions, best_ns, drawn_tables, problems, uneven_tables
 from tests.hand_made import document_of, result_of
-from tests.loop_checks import judge, solve_config
 from tests.random_configs import WITH_NEW, random_optimum_ns, random_tables, scheduled
 from tests.recorded import Cases, digest, recorded
 from tests.seeds import each_of

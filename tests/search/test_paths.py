@@ -20,8 +20,8 @@ from solver.search.paths import (
     whole_weights,
 )
 from tests import brute_force
+from tests.best_plans import random_decisions
 from tests.graph.drawn import drawn_tables
-from tests.loop_checks import random_decisions
 from tests.random_configs import random_tables
 from tests.recorded import Cases, digest, recorded
 from tests.twins import CPSAT, size_of

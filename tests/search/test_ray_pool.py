@@ -23,8 +23,8 @@ from solver.search.plan_search import PlanSearch
 from solver.search.ray_pool import RayCrew
 from solver.search.speculation import Asked, Reply
 from tests.conftest import ROOT
-from tests.resealed import said
 from tests.small_instances import random_instance
+from tests.verify.forgeries import said
 
 PATH = ROOT / "instances" / "hetero_small.yaml"
 SMALL = load_instance(PATH)

@@ -24,9 +24,9 @@ from solver.search.progress import Progress
 from solver.search.speculation import Asked, Forks, Reply, Round
 from tests.best_plans import check_verified
 from tests.command_line import refused
-from tests.resealed import said
 from tests.seeds import one_each
 from tests.small_instances import random_instance
+from tests.verify.forgeries import said
 
 PATH = Path(__file__).resolve().parents[2] / "instances" / "hetero_small.yaml"
 SMALL = load_instance(PATH)

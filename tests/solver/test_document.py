@@ -20,9 +20,9 @@ from tests.command_line import output
 from tests.conftest import text_of
 from tests.hand_made import document_of, pipelined_result
 from tests.refusals import refusals
-from tests.resealed import change
 from tests.small_instances import random_instance
 from tests.solver.test_result import PLAN
+from tests.verify.forgeries import change
 
 LINES = text_of("json_names.txt").splitlines()
 

@@ -6,7 +6,7 @@ from pydantic import ValidationError
 from solver.fleet_document import FleetDocument, pipelines_of
 from solver.fleets.fleet import next_fleet, start_fleet
 from solver.fleets.recovery import Horizon
-from tests.random_fleets import even_designs, fleet_instance
+from tests.template_cases import even_designs, fleet_instance
 
 
 @pytest.fixture(scope="module")

@@ -13,8 +13,8 @@ from formulations.instance.search import ScheduleName
 from formulations.schedules.graph import schedule_graph
 from solver.simulate import Operation, Times, simulate, simulate_step, step_time_ns, trace
 from tests import brute_force
+from tests.best_plans import random_decisions
 from tests.hand_made import timeline
-from tests.loop_checks import random_decisions
 from tests.random_configs import WITH_NEW, random_tables
 from tests.seeds import one_each
 

@@ -19,7 +19,7 @@ from solver.verify import verify_fleet
 from tests.command_line import run
 from tests.conftest import ROOT, present, text_of
 from tests.refusals import refusals
-from tests.resealed import resealed
+from tests.verify.forgeries import resealed
 
 #: Four layers and four GPUs on two nodes. What is asked of fleets follows.
 TEXT = text_of("spaces/fields.yaml")

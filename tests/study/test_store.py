@@ -32,9 +32,9 @@ from solver.study import store
 from solver.study.store import Shelf, StudyError, open_study, read_study, study_at
 from tests.conftest import ROOT, present
 from tests.recorded import as_recorded
-from tests.resealed import reshelve, said
 from tests.seeds import each_of, few_and_many
 from tests.small_instances import random_instance
+from tests.verify.forgeries import reshelve, said
 
 SMALL = load_instance(ROOT / "instances" / "hetero_small.yaml")
 NUMBER = TypeAdapter(int)

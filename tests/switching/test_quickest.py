@@ -24,9 +24,9 @@ from tests.command_line import output, refused, run
 from tests.conftest import ROOT
 from tests.hand_made import results
 from tests.recorded import Cases, digest, recorded
-from tests.resealed import forged as forged_plan
 from tests.seeds import few_and_many
 from tests.switch_cases import example, tiny_switch
+from tests.verify.forgeries import forged as forged_plan
 
 #: Assignments that brute force tries.
 MOST = 20_000

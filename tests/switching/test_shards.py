@@ -4,7 +4,7 @@ from typing import get_args
 
 from bench.switching import in_order
 from formulations.switching.shards import Kind, first_gpus, layout_of, slice_classes
-from tests.costs.drawn import drawn
+from tests.oracles.cases import drawn
 from tests.recorded import Cases, digest, recorded
 from tests.small_instances import layer, workload
 

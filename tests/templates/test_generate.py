@@ -19,11 +19,15 @@ from solver.study.store import StudyError, open_study, read_study
 from solver.templates import generate
 from tests.conftest import present, text_of
 from tests.random_configs import zoned
-from tests.random_fleets import fleet_instance
-from tests.resealed import reshelve
 from tests.seeds import one_each
 from tests.small_instances import random_instance
-from tests.template_cases import interrupted_once, values_of_all, with_long_optimizers
+from tests.template_cases import (
+    fleet_instance,
+    interrupted_once,
+    values_of_all,
+    with_long_optimizers,
+)
+from tests.verify.forgeries import reshelve
 
 ONE = generate.TemplateOptions(micro_batch=1)
 

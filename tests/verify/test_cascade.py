@@ -23,9 +23,9 @@ from tests.certified_cases import CASES, solved_document
 from tests.conftest import ROOT, present
 from tests.hand_made import result_of, uniform_plans
 from tests.random_configs import crowded_instance
-from tests.resealed import forged
 from tests.seeds import one_each
 from tests.small_instances import random_instance
+from tests.verify.forgeries import forged
 
 
 @cache

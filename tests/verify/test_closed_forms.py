@@ -13,7 +13,7 @@ from solver.verify.bounds import Prover
 from solver.verify.closed_forms import ClosedForms, _Blocks, refuted
 from tests import brute_force
 from tests.best_plans import all_tables, refuted_share
-from tests.bounds.drawn import drawn_configs
+from tests.graph.drawn import drawn_configs
 from tests.recorded import Cases, as_recorded, digest, recorded
 from tests.seeds import few_and_many
 from tests.small_instances import random_instance

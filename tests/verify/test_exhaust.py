@@ -1,6 +1,7 @@
 """The verifier's own exhaustive search, against brute force."""
 
 import random
+from unittest.mock import MagicMock
 
 import pytest
 
@@ -86,8 +87,12 @@ def test_claims_where_stages_recompute_in_part(seed: int, schedule: str) -> None
 
 @pytest.mark.parametrize("schedule", [None, "zb-h1", "interleaved"])
 @recorded("verify_exhaust")
-def test_outcomes_are_as_recorded(schedule: ScheduleName | None) -> Cases:
-    """Whether plans were tried, and which plan refutes a claim above the best step."""
+def test_outcomes_are_as_recorded(
+    schedule: ScheduleName | None, monkeypatch: pytest.MonkeyPatch
+) -> Cases:
+    """Whether plans were tried, in how many parts, and which refutes a claim above the best."""
+    simulated = MagicMock(side_effect=module.simulate)
+    monkeypatch.setattr(module, "simulate", simulated)
     for seed in range(0, 80, 32):
         tables, best = (
             random_configs.random_tables(seed, False, schedule),
@@ -97,4 +102,4 @@ def test_outcomes_are_as_recorded(schedule: ScheduleName | None) -> Cases:
         for claim in (best, best + 1, best * 11 // 10) if best else ():
             outcome = present(exhaust(prover, tables.config, claim, Deadline(None)))
             told += [outcome.tried, outcome.step_time_ns, digest(outcome.plan)]
-        yield f"seed {seed}, {schedule}", told
+        yield f"seed {seed}, {schedule}", [*told, simulated.call_count]

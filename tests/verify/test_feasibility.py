@@ -14,11 +14,10 @@ from solver.verify import Effort, Verification, verify_document
 from tests.certified_cases import CASES, instance, solved_document
 from tests.random_configs import one_degree, recomputing
 from tests.recorded import as_recorded
-from tests.resealed import forged
 from tests.search.test_enumeration import answer, small_configs
 from tests.small_instances import layer, workload
 from tests.stage_degrees import stage_instance
-from tests.verify.forgeries import judged
+from tests.verify.forgeries import forged, judged
 
 
 def per_stage() -> PlanDocument:

@@ -3,7 +3,7 @@
 from solver.verify import instance_differences
 from solver.verify.findings import Findings
 from tests.certified_cases import CASES
-from tests.resealed import forged
+from tests.verify.forgeries import forged
 
 
 def test_other_instance_is_told_field_by_field() -> None:

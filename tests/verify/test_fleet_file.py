@@ -20,8 +20,8 @@ from solver.templates.generate import TemplateGenerator, TemplateOptions
 from solver.verify import verify_fleet
 from solver.verify.fleet_file import least_step_ns, stage_lines
 from tests.conftest import present
-from tests.random_fleets import enlarged, even_designs, fleet_instance
 from tests.recorded import as_recorded
+from tests.template_cases import enlarged, even_designs, fleet_instance
 from tests.verify.forgeries import judged
 
 

@@ -12,10 +12,9 @@ from solver.front_document import FrontDocument
 from solver.report.front_picture import front_picture
 from solver.verify import Effort, verify_front
 from tests.recorded import as_recorded
-from tests.resealed import resealed
 from tests.small_families import SEEDS, searched, small_family
 from tests.small_instances import spot_instance
-from tests.verify.forgeries import judged
+from tests.verify.forgeries import judged, resealed
 
 
 @cache

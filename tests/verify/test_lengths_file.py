@@ -23,12 +23,11 @@ from solver.verify.lengths_file import least_ascending_ns
 from tests.conftest import present
 from tests.mixed_lengths import OTHER_NODE, ascending_tours, least_ns, random_mixed, small
 from tests.recorded import as_recorded
-from tests.resealed import Changes, resealed
 from tests.seeds import each_of, one_each
 from tests.small_instances import expert_instance, random_instance
 from tests.stage_degrees import unlike_instance
 from tests.switch_cases import example, plan_files, switches, zoned_instance
-from tests.verify.forgeries import judged
+from tests.verify.forgeries import Changes, judged, resealed
 
 #: What is said of a problem that was not made of an instance.
 OF_NO_INSTANCE = "what strategies and switches take: the file holds no instance"

@@ -14,9 +14,8 @@ from solver.search.driver import solve
 from solver.verify import Effort, Verification, verify_document
 from tests.certified_cases import CASES
 from tests.recorded import Cases, as_recorded, recorded
-from tests.resealed import forged
 from tests.small_instances import spot_instance
-from tests.verify.forgeries import judged
+from tests.verify.forgeries import forged, judged
 
 
 def unproved(document: PlanDocument) -> Verification:

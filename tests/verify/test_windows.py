@@ -23,7 +23,7 @@ from tests.best_plans import refuted_share
 from tests.chain_instances import SLOW, chain_instance, chain_tables
 from tests.conftest import ROOT
 from tests.recorded import Cases, recorded
-from tests.verify.lanes import Lane
+from tests.verify.test_path_lengths import Lane
 
 Array = NDArray[np.int64]
 BOTH = ("none", "full")
