@@ -70,8 +70,6 @@ def reshelve(path: Path, kind: str, changed: Callable[[str], str]) -> None:
             connection.execute("update records set fields = ?, digest = ? where rowid = ?", row)
 
 
-R = TypeVar("R", bound=Envelope)
-
 #: What no check asks for.
 TOLD = ("digest", "runtime_s", "history", "hetplan_version", "method", "seed")
 #: Words that may replace each other, so that a changed word is still one that can be read.

@@ -3,12 +3,14 @@
 import random
 from unittest.mock import MagicMock
 
+import numpy as np
 import pytest
 
 from formulations.costs.tables import build_tables
 from formulations.instance.search import ScheduleName
 from formulations.space import PlanSpace
 from solver.interrupt import Deadline, TimeUp
+from solver.simulate import simulate
 from solver.verify import exhaust as module
 from solver.verify import orders
 from solver.verify.bounds import Prover
@@ -85,13 +87,25 @@ def test_claims_where_stages_recompute_in_part(seed: int, schedule: str) -> None
     check_claims(tables, brute_force.optimum_ns(tables))
 
 
+@recorded("verify_exhaust")
+def test_ends_of_steps_are_as_recorded() -> Cases:
+    """Of random last backwards and tails, which of both ends is later by turns."""
+    for seed in range(0, 40, 4):
+        graph, rng = orders.OrderGraph(random_configs.random_tables(seed)), np.random.default_rng(7)
+        size, rows = (len(graph.built), 50), len(graph.epilogues.embeddings)
+        chosen = rng.integers(rows, size=size)
+        ready, sync, after = rng.integers(10**6, size=(3, *size))
+        tail = sync + np.array(graph.epilogues.embeddings)[chosen] + after
+        yield f"ends {seed}", int(module.ended(graph, ready, chosen, tail, sync).sum())
+
+
 @pytest.mark.parametrize("schedule", [None, "zb-h1", "interleaved"])
 @recorded("verify_exhaust")
 def test_outcomes_are_as_recorded(
     schedule: ScheduleName | None, monkeypatch: pytest.MonkeyPatch
 ) -> Cases:
     """Whether plans were tried, in how many parts, and which refutes a claim above the best."""
-    simulated = MagicMock(side_effect=module.simulate)
+    simulated = MagicMock(side_effect=simulate)
     monkeypatch.setattr(module, "simulate", simulated)
     for seed in range(0, 80, 32):
         tables, best = (

@@ -29,7 +29,7 @@ def test_steps_are_as_recorded(zones: bool) -> Cases:
         parts, used = list[object](), tables.config.groups_used
         groups = len(tables.config.nodes_used)
         unit = Tally(tuple((j,) for j in range(groups)), (tables.config.pp,))
-        hosts = used if name.startswith("uneven") else None
+        hosts = tuple(used) if name.startswith("uneven") else None
         graphs = [OrderGraph(tables, apart=apart) for apart in (False, True)]
         graphs += [
             LaneGraph(tables, unit, (1,), (hosts,) * tables.config.pp, apart)
