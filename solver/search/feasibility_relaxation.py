@@ -135,6 +135,7 @@ def _left_out(instance: Instance) -> Iterator[tuple[str, dict[str, Any]]]:
         ("recompute", "selective", plain),
         ("sequence_parallel", True, unmeasured and splits),
         ("zero", 1, max(search.zero) < 1),
+        ("sync_each_batch", True, True),
         ("micro_batches", "uneven", True),
         ("idle_nodes", True, True),
         ("embedding_only_stages", True, True),

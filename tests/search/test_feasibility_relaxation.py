@@ -102,6 +102,8 @@ def test_remedies_name_the_target_that_can_run_them() -> None:
     assert "search.micro_batches: uneven with search.target: any" in texts
     assert "search.zero: 3 with search.target: torchtitan" in texts
     assert all(runs(wider.search.target, wider.search) for wider in texts.values())
+    kept = random_instance(0).but(search={"zero": (3,), "sync_each_batch": (False,)})
+    assert "search.sync_each_batch: true" in dict(relaxations(kept))
 
 
 def test_bug_remedies_outlasted_the_time_limit(monkeypatch: pytest.MonkeyPatch) -> None:

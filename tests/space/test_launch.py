@@ -15,6 +15,7 @@ from formulations.space.launch import (
     obstacles,
     runs,
     shard_choices,
+    sync_choices,
     widened,
     zero_choices,
 )
@@ -115,10 +116,12 @@ def test_zero_stages_and_wider_spaces_are_the_recorded_ones(target: Target) -> C
             list(shard_choices(instance.but(search={"optimizer_instances": (1, 2, 3)}), config))
             for config in wide
         ]
+        keeping = instance.but(search={"sync_each_batch": (False, True)})
+        syncs = [list(sync_choices(keeping, config.but(zero=3))) for config in wide]
         runners = [each for each in TARGETS if runs(each, instance.search)]
         wider = {each: widened(instance, each) for each in TARGETS}
         assert target in runners
-        yield f"{target} {seed}", [stages, shards, runners, wider]
+        yield f"{target} {seed}", [stages, shards, syncs, runners, wider]
 
 
 @pytest.mark.parametrize(
