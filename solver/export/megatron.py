@@ -84,9 +84,7 @@ GROUP_SIZE = "microbatch_group_size_per_virtual_pipeline_stage"
 USAGE = "pretrain_gpt.py [ARGUMENTS]"
 START = "/path/to/Megatron-LM/pretrain_gpt.py"
 COMMAND = '"$1" "${plan[@]}" "${@:2}"'
-_ONE_QUEUE = """\
-export CUDA_DEVICE_MAX_CONNECTIONS="${CUDA_DEVICE_MAX_CONNECTIONS:-1}"
-"""
+_ONE_QUEUE = 'export CUDA_DEVICE_MAX_CONNECTIONS="${CUDA_DEVICE_MAX_CONNECTIONS:-1}"\n'
 #: Reads an argument file into an array without expanding `*` and `|`.
 _READ = """\
 plan=()

@@ -1,9 +1,11 @@
 """Exported jobs of a tiny model train by their command, three steps on CPU processes (gloo).
 
 Layers lie on ranks as planned; losses and norms of gradients are those of one process. What asks
-for a GPU is replaced in `sitecustomize`. Untried is what CPUs cannot do: of torchtitan with Gloo
+for a GPU is replaced by `on_cpu`. Untried is what CPUs cannot do: of torchtitan with Gloo
 `all_to_all_single` of unequal parts (shared experts) and gathering of what is not contiguous
-(tensor groups); of Accelerate `ParallelismConfig`, which refuses MULTI_CPU (sharded parameters).
+(tensor groups); of Accelerate `ParallelismConfig`, which refuses MULTI_CPU (sharded parameters); of
+Megatron-LM context parallelism, whose attention is Transformer Engine's; all of Megatron-Bridge
+and FlagScale, whose files are parsed alone.
 """
 
 import importlib
@@ -12,6 +14,8 @@ import re
 import socket
 import subprocess
 import sys
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +24,11 @@ import pytest
 
 from formulations.instance.workload import padded_vocabulary
 from solver.export.job import Job
+from solver.export.megatron import START
 from solver.export.registry import EXPORTERS, exported
 from solver.options import ExportTarget
 from tests.export_cases import instance_of, plan_of
+from tests.launch.on_cpu import ON_CPU
 from tests.launch.test_parsers import needed
 
 pytestmark = pytest.mark.launch
@@ -55,44 +61,15 @@ CASES = {
 SPLIT = tiny(pp=1, dp=2, cuts=(0, 8), shares=(4, 4), zero=3)
 COPIED = tiny(pp=1, dp=2, cuts=(0, 8), shares=(4, 4), zero=0)
 IN_PAIRS = tiny(pp=1, dp=1, tp=2, cuts=(0, 8), shares=(8,), zero=0)
-TORCHTITAN_ON_CPU = """
-import types
-import torch, torch._utils
-import torch.distributed.fsdp._fully_shard._fsdp_collectives as fsdp
-
-torch._utils._get_available_device_type = lambda: "cpu"
-torch.cpu.current_device = lambda: 0
-torch.cpu.get_device_name = lambda *_: "CPU"
-torch.cpu.get_device_properties = lambda *_: types.SimpleNamespace(total_memory=1 << 40)
-torch.cpu.memory_stats = lambda *_: {}
-torch.cpu.empty_cache = torch.cpu.reset_peak_memory_stats = lambda: None
-factors = fsdp._get_gradient_divide_factors  # Gloo has no PREMUL_SUM
-fsdp._get_gradient_divide_factors = lambda *options: factors(*options[:5], True)
-"""
-#: Without a kernel that is compiled for minutes, and from weights that depend on shapes alone.
-DEEPSPEED_ON_CPU = """
-import sys
-import deepspeed, torch
-
-sys.modules["deepspeed.comm.torch"].build_shm_op = lambda: None
-
-def drawn(weight, mean=0.0, std=1.0, generator=None):
-    with torch.no_grad():
-        places = torch.arange(weight.numel(), device=weight.device)
-        return weight.copy_(std * torch.cos(places**2).view(weight.shape))
-
-torch.Tensor.normal_ = drawn
-"""
 
 
-def started(target: ExportTarget, job: Job, folder: Path, *arguments: str) -> str:
-    """What a job prints, started as its README says."""
+def started(target: ExportTarget, job: Job, folder: Path, *arguments: str, script: str = "") -> str:
+    """What a job prints, started as its README says; script: what that says to fill in."""
     folder.mkdir()
     for name, text in exported(job.instance, job.plan, target, "plan.json").items():
         (folder / name).write_text(text)
     (command,) = re.findall(r"^bash torchrun.sh HOST .*$", (folder / "README.md").read_text(), re.M)
-    on_cpu = TORCHTITAN_ON_CPU if target == "torchtitan" else DEEPSPEED_ON_CPU
-    (folder / "sitecustomize.py").write_text(on_cpu)
+    (folder / "sitecustomize.py").write_text(ON_CPU[target])
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = str(free.getsockname()[1])
@@ -100,13 +77,19 @@ def started(target: ExportTarget, job: Job, folder: Path, *arguments: str) -> st
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     told |= {"PATH": path, "PYTHONPATH": str(folder), "DS_ACCELERATOR": "cpu"}
     told["ACCELERATE_USE_CPU"] = "true"
-    words = [*command.replace("HOST", "0").split(), *arguments]
+    words = [*command.replace("HOST", "0").replace(START, script).split(), *arguments]
     done = subprocess.run(
         words, cwd=folder, env=os.environ | told, capture_output=True, text=True, check=False
     )
     printed = re.sub(r"\x1b\[[0-9;]*m", "", done.stdout + done.stderr)
-    assert done.returncode == 0, printed[-3000:]
+    assert done.returncode == 0, printed[-9000:]
     return printed
+
+
+def megatron_figures(printed: str) -> list[list[float]]:
+    """Of every step the loss and the norm of gradients."""
+    rows = re.findall(r"lm loss: (\S+) .*grad norm: (\S+)", printed)
+    return [[float(figure) for figure in row] for row in rows]
 
 
 def figures(printed: str) -> list[list[float]]:
@@ -221,3 +204,97 @@ def test_bug_some_models_were_not_built(
     padded = padding * head.vocabulary_columns * (1 if head.tied_copy else 2)
     counted = sum(weight.numel() for weight in model.parameters())
     assert counted == instance.workload.parameters + padded
+
+
+#: Without Transformer Engine, which no CPU runs.
+MEGATRON_OPTIONS = [
+    "--distributed-backend",
+    "gloo",
+    "--transformer-impl",
+    "local",
+    "--no-rope-fusion",
+]
+MEGATRON_OPTIONS += ["--no-gradient-accumulation-fusion"]
+EXPERTS = "moe: {experts: 4, experts_per_token: 2, ffn_size: 64, scores: softmax}"
+
+
+def of_experts(**plan: Any) -> Job:
+    """The tiny model with experts in place of networks."""
+    workload = TINY.replace("dropout: false", f"dropout: false, {EXPERTS}")
+    instance = instance_of(workload, "target: any, expert_parallel: 2, sequence_parallel: false")
+    return Job(instance, plan_of(instance, nodes_used=(1, 0), order=(0,), **plan))
+
+
+def in_pairs() -> Job:
+    """Tensor groups of two that split the sequence."""
+    instance = instance_of(TINY, "target: any, sequence_parallel: true")
+    sizes: dict[str, Any] = {"pp": 2, "dp": 1, "tp": 2, "zero": 0, "shares": (8,)}
+    return Job(instance, plan_of(instance, (0, 3, 8), (0,), nodes_used=(1, 0), **sizes))
+
+
+SINGLE = {
+    "dense": ALONE,
+    "experts": of_experts(pp=1, dp=1, cuts=(0, 8), shares=(8,), zero=0),
+}
+JOBS = {
+    "uneven": ("dense", CASES["uneven"]),
+    "interleaved": ("dense", CASES["interleaved"]),
+    "two replicas, recomputed": ("dense", CASES["two replicas"]),
+    "sequence parallel": ("dense", in_pairs()),
+    "expert parallel": (
+        "experts",
+        of_experts(pp=2, dp=2, ep=2, cuts=(0, 3, 8), shares=(4, 4), zero=1),
+    ),
+}
+
+
+def trained(job: Job, folder: Path, *arguments: str) -> str:
+    """What a job prints; skips where there is no Megatron-LM."""
+    clone = os.environ.get("HETPLAN_MEGATRON_LM")
+    if clone is None:
+        pytest.skip("HETPLAN_MEGATRON_LM names no clone of Megatron-LM")
+    script = str(Path(clone) / "pretrain_gpt.py")
+    return started("megatron", job, folder, *MEGATRON_OPTIONS, *arguments, script=script)
+
+
+#: Weights to start from, and figures of one process.
+Single = tuple[list[str], list[list[float]]]
+
+
+@pytest.fixture(scope="module")
+def in_one_process(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Single]:
+    """Of a model; weights as options."""
+
+    @cache
+    def single_of(model: str) -> Single:
+        folder = tmp_path_factory.mktemp(model)
+        weights = str(folder / "weights")
+        options = ["--save", weights, "--save-interval", "1", "--train-iters", "1"]
+        trained(SINGLE[model], folder / "first", *options)
+        options = ["--load", weights, "--finetune", "--train-iters", "3"]
+        return options, megatron_figures(trained(SINGLE[model], folder / "job", *options))
+
+    return single_of
+
+
+@pytest.mark.parametrize("name", JOBS)
+def test_megatron_trains_as_one_process(
+    name: str, tmp_path: Path, in_one_process: Callable[[str], Single]
+) -> None:
+    model, job = JOBS[name]
+    options, alone = in_one_process(model)
+    printed = trained(job, tmp_path / "job", *options)
+    assert np.array(megatron_figures(printed)) == pytest.approx(np.array(alone), rel=2e-3)
+    assert len(alone) == 3
+    pattern = r"rank (\d+) builds \((\d), (\w+), \[(.*?)\], (\w+)\)"
+    built = {row[:2]: row[2:] for row in re.findall(pattern, printed)}
+    assert built == {
+        (str(rank.rank), str(k // job.config.pp)): (
+            str(piece.embedding),
+            ", ".join(map(str, piece.blocks)),
+            str(piece.head),
+        )
+        for rank in job.ranks
+        for k, piece in enumerate(job.pieces)
+        if k % job.config.pp == rank.stage
+    }
