@@ -14,7 +14,7 @@ from solver.graph.problem import SplitProblem
 from solver.interrupt import after
 from tests.conftest import present
 from tests.graph.drawn import NO_CUTOFF, best_ns, problems
-from tests.recorded import Cases, digest, recorded
+from tests.recorded import Cases, digest, recorded, summary
 
 
 def windows(problem: SplitProblem, cutoff: int, lane: int = 0) -> tuple[Layers, Class]:
@@ -50,6 +50,8 @@ def test_best_splits_stay_below_the_cutoff(monkeypatch: pytest.MonkeyPatch, comp
 
 @recorded("cycle_bound")
 def test_bounds_are_the_recorded_ones(monkeypatch: pytest.MonkeyPatch) -> Cases:
+    """Keys are those of random labels, of which few stand for others."""
+    labels = cycle_bound.Labels(*np.random.default_rng(1).integers(10**6, size=(8, 30)))
     for name, problem in list(problems().items())[::3]:
         best = best_ns(name)
         if best is None or not SCHEDULES[problem.schedule].turns:
@@ -67,7 +69,10 @@ def test_bounds_are_the_recorded_ones(monkeypatch: pytest.MonkeyPatch) -> Cases:
             left = [sum(int(mask.sum()) for mask in way.useful) for way in ways]
             paths = [None if way.path is None else way.path.tolist() for way in ways]
             bounds = [way.bound_ns for way in ways]
-            yield f"{name} {cutoff} {compared}", [bounds, left, digest(paths)]
+            search = cycle_bound._Lane(problem, layers, cutoff, lane)
+            one_pass = cycle_bound._Pass(search, search.least, search.most)
+            keys = [one_pass.keys(k, labels) for k in range(problem.num_stages)]
+            yield f"{name} {cutoff} {compared}", [bounds, left, digest([paths, summary(keys)])]
 
 
 @pytest.mark.parametrize("exponent", [18, 19, 20, 30])

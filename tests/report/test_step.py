@@ -1,14 +1,17 @@
 """The timeline of a step agrees with the simulator, as text, as data of the page and as a trace."""
 
 from collections.abc import Sequence
+from itertools import product
 
 import pytest
 
 from solver.document import PlanDocument
 from solver.plan_figures import costs_of
-from solver.report.step import left_out, marks, rows_of, text_timeline
+from solver.report import step as step_module
+from solver.report.step import left_out, marks, rows_of, text_timeline, timeline_data
 from solver.simulate import Operation, Step, simulate_step
 from tests.hand_made import document_of, results, timeline
+from tests.recorded import Cases, digest, recorded
 from tests.report.shown import PLANS, check_stored, drawn, plan, stored
 from tests.seeds import few_and_many
 
@@ -61,6 +64,18 @@ def test_what_is_left_out_lies_in_the_middle(most: int, document: PlanDocument, 
     else:
         assert 0 < begin < end < step.step_time_ns
         assert all(0 < sum(side) <= most // 2 for side in sides)
+
+
+@recorded("timelines")
+def test_timelines_of_long_steps_are_the_recorded_ones(monkeypatch: pytest.MonkeyPatch) -> Cases:
+    """Their data, from the middle of which bars are left out, so many for each row at least."""
+    for name, most, per_row in product(PLANS[:3], (2, 9), (1, 3)):
+        document = plan(name)
+        done = simulate_step(costs_of(document))
+        monkeypatch.setattr(step_module, "_MOST_BARS", most)
+        monkeypatch.setattr(step_module, "_LEAST_PER_ROW", per_row)
+        data = timeline_data(document, rows_of(document, done), done)
+        yield f"{name} {most} {per_row}", [data["hidden"], digest(data)]
 
 
 test_data_of_pages_and_traces_are_as_stored = check_stored("timeline", "trace")
