@@ -15,7 +15,7 @@ from solver.cli.kinds import KINDS, Kind
 from tests.docs_pages import DOCS, pages, replayed, stable
 
 #: Pages whose searches take long, and print what those of other pages do.
-SLOW = ("sweep", "experts", "lab")
+SLOW = ("homogeneous", "sweep", "experts", "lab")
 PAGES = [
     pytest.param(page, marks=[pytest.mark.slow] * (page.stem in SLOW), id=page.stem)
     for page in pages(DOCS)

@@ -9,6 +9,7 @@ from solver.bounds import lanes
 from solver.graph.placements import StageZones
 from solver.graph.problem import Array, Intervals
 from tests.graph.drawn import drawn_tables, figures, uneven_tables
+from tests.random_configs import wide_zones
 from tests.recorded import Cases, digest, recorded, summary
 
 SHARES: dict[lanes.Counts, int] = {(0, 3): 2, (1, 2): 5, (2, 1): 6, (3, 0): 7}
@@ -45,20 +46,24 @@ def test_a_lane_has_to_do_what_the_others_cannot() -> None:
 
 @recorded("lanes")
 def test_lanes_are_the_recorded_ones() -> Cases:
+    """Of stages that may span zones, and, below no step time, of such that may not."""
     uneven = {f"uneven {n} {one}": uneven_tables(n, one > 0) for n in range(10) for one in (0, 1)}
-    for name, costs in (drawn_tables() | uneven).items():
-        if costs.config.vpp > 1:
-            continue
+    plain = {name: costs for name, costs in drawn_tables().items() if costs.config.vpp == 1}
+    plain |= {f"wide {seed}": wide_zones(seed) for seed in (10, 11)}
+    for (name, costs), below_ns in product((plain | uneven).items(), (None, 0)):
         intervals, placer, cutoff = Intervals(costs), Placer(costs), costs.longest_ns // 2
-        split = StageZones(placer).split_by(None)
+        split = StageZones(placer).split_by(below_ns)
+        if below_ns == 0 and not split:
+            continue
         places = lanes.lane_places(intervals, placer, split)
         lane = lanes.Lane(intervals, placer, places, split)
         counts, pp = list(places.counts()), costs.config.pp
         most = [lane.most(each, cutoff) for each in counts]
         hosts = tuple(range(len(places.classes)))[:2]
-        layers = (intervals.allowed,) * pp
-        free = [figures(lane.problem(c, layers, (None,) * pp, 2)) for c in counts[-1:]]
-        problems = free + [figures(lane.problem(c, layers, (hosts,) * pp, 2)) for c in counts[-1:]]
-        size = places.num_edges(costs.num_layers)
-        work = [most, lane.least_ns(7), lane.exact, size]
-        yield name, [places.there, work, digest(summary([places, lane.room])), problems]
+        layers, last = (intervals.allowed,) * pp, counts[-1:]
+        problems = [
+            figures(lane.problem(c, layers, (on,) * pp, 2)) for on in (None, hosts) for c in last
+        ]
+        work = [most, lane.least_ns(7), lane.exact, places.num_edges(costs.num_layers)]
+        told = [places.there, work, digest(summary([places, lane.room])), problems]
+        yield f"{name}{', split' * (below_ns == 0)}", told

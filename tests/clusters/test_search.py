@@ -190,7 +190,7 @@ def as_if(instance: Instance, flash: bool) -> Instance:
     return instance.model_copy(update={"workload": workload, "fused": None})
 
 
-@pytest.mark.parametrize("flash", [False, True])
+@pytest.mark.parametrize("flash", one_each([True, False], 2))
 def test_verify_refuses_proofs_of_other_attention(flash: bool) -> None:
     """Plans of new nodes are faster than without it, plans of old ones slower than with it."""
     instance = mixed(28)

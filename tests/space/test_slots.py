@@ -1,18 +1,20 @@
 """How the GPUs of a node may share a stage, and which orders of nodes a target runs."""
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from itertools import pairwise, permutations, product
 
 import pytest
 
 from formulations.instance import Instance
 from formulations.instance.targets import TARGETS, Target
-from formulations.plan import ByPlace, Configuration, Degrees, Group
+from formulations.plan import ByPlace, Configuration, Degrees, Group, Recomputed
 from formulations.space import configs
 from formulations.space.slots import (
     Layout,
     alike_degrees,
     apart,
+    layout_plan,
     layouts,
     limits_orders,
     mesh_fault,
@@ -142,6 +144,12 @@ def layouts_by_gpu(bench: Bench) -> Iterator[tuple[Layout, list[list[Group]]]]:
         yield code, stages
 
 
+def recomputing_nothing(asked: dict[int, int], k: int, place: int, _: object) -> Recomputed:
+    """Notes the place that a stage is asked for."""
+    asked[k] = place
+    return Recomputed(way="none", blocks=0)
+
+
 @pytest.mark.parametrize("seeds", few_and_many(range(16), 4))
 def test_layouts_are_those_that_fill_the_nodes(seeds: Sequence[int]) -> None:
     """Stage after stage, behind the one before or on new nodes, until no GPU is left.
@@ -163,6 +171,11 @@ def test_layouts_are_those_that_fill_the_nodes(seeds: Sequence[int]) -> None:
                 for code in product(codes, repeat=config.pp) if few else expected:
                     assert slots_of(places, code) == expected.get(code)
                 for code in [*expected][:3]:
+                    asked = dict[int, int]()
+                    choose = partial(recomputing_nothing, asked)
+                    cuts, shares = range(len(code) + 1), (1,) * config.dp
+                    layout_plan(places, code, cuts, shares, choose)
+                    assert [asked[k] for k in range(len(code))] == [n // 2 for n in code]
                     assert slots_of(places, code[1:]) is None
                     assert slots_of(places, (*code, code[-1])) is None
     assert number > 10
