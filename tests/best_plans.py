@@ -39,12 +39,8 @@ def all_tables(instances: Iterable[Instance]) -> Iterator[CostTables]:
         yield from (build_tables(instance, config) for config in configs(instance))
 
 
-def least_ns(instance: Instance) -> int | None:
-    return min(optima_ns(instance).values(), default=None)
-
-
 def least_objective(instance: Instance) -> float | None:
-    """The same for what the instance minimises."""
+    """Of what the instance minimises."""
     known = optima_ns(instance).items()
     return min((ns * objective_weight(instance, config) for config, ns in known), default=None)
 

@@ -11,7 +11,7 @@ import yaml
 from formulations.instance import (
     Cluster,
     Instance,
-    Layer,
+    LayerRun,
     Limits,
     Link,
     NodeGroup,
@@ -97,25 +97,20 @@ def group(name: str, tflops: float, memory_gib: float) -> NodeGroup:
     )
 
 
-def with_blocks(made: Instance, fields_of: Callable[[Layer], dict[str, Any]]) -> Instance:
-    runs = [
-        run.but(layer=fields_of(run.layer)) if run.layer.is_block else run
-        for run in made.workload.layer_runs
-    ]
-    return made.but(workload={"layer_runs": tuple(runs)})
-
-
-def attention(block: Layer) -> dict[str, Any]:
-    """A fifth of its FLOPs in fused scores, half of which are masked, and two norms."""
-    scores = block.forward_flops // 5
+def attention(run: LayerRun) -> LayerRun:
+    """A fifth of a block's FLOPs in fused scores, half of which are masked, and two norms."""
+    if not run.layer.is_block:
+        return run
+    scores = run.layer.forward_flops // 5
     flops = {"unweighted_flops": scores, "attention_flops": scores // 2}
-    return flops | {"kernels": 3, "memory_kernels": 2}
+    return run.but(layer=flops | {"kernels": 3, "memory_kernels": 2})
 
 
 def cheapest(free: Instance) -> Instance:
     """Least training cost within tight limits, with fused attention."""
     objective = Objective(minimize="training_cost", steps=1000)
-    free = with_blocks(free.but(objective=objective), attention)
+    runs = tuple(map(attention, free.workload.layer_runs))
+    free = free.but(objective=objective, workload={"layer_runs": runs})
     best = solved_document(free)
     tight = {
         "max_step_time_s": best.step_time_s,

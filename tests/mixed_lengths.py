@@ -14,9 +14,7 @@ from formulations.instance import Instance
 from formulations.instance.lengths import Rows
 from formulations.instance.load import parse_instance
 from formulations.lengths.problem import Atom, Mixed, Replica, RowTime, Strategy, Switching
-from formulations.lengths.row_times import PlanRows
 from formulations.lengths.tour import Group, Tour
-from solver.lengths.candidates import found_strategies
 from tests.conftest import text_of
 
 
@@ -189,10 +187,3 @@ def small(**changes: str) -> Instance:
     for old, new in changes.items():
         text = text.replace(old, new)
     return parse_instance(text, "small.yaml", Path())
-
-
-@cache
-def mixed_strategies() -> tuple[Instance, list[PlanRows]]:
-    """The same with a node of slower and smaller GPUs beside, and its strategies."""
-    instance = small(search=OTHER_NODE)
-    return instance, found_strategies(instance, lambda done, total: None)

@@ -39,16 +39,6 @@ def test_bug_benchmark_without_its_reference_says_so(
     assert re.fullmatch(rf"error: {tmp_path}.* named by HETPLAN_REFERENCE\n", printed.err)
 
 
-def test_readme_says_where_the_originals_are() -> None:
-    readme = (ROOT / "bench" / "README.md").read_text(encoding="utf-8")
-    table = readme.partition("## Reference data")[2].partition("\n## ")[0]
-    code = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "bench").glob("*.py"))
-    folders = set(re.findall(r'"(\w+)/[\w*/]+\.(?:json|csv)"', code)) - {"results"}
-    assert len(folders) > 5
-    assert all(f"`{folder}/`" in table for folder in folders)
-    assert table.count("github.com/") >= 9
-
-
 def test_bug_a_search_out_of_time_ended_in_a_traceback(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

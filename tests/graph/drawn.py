@@ -1,9 +1,9 @@
 """Drawn tables, split problems and configurations of every kind, for recorded figures."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
-from itertools import combinations, pairwise
+from itertools import pairwise
 
 import numpy as np
 
@@ -176,12 +176,6 @@ def chain_time(problem: SplitProblem, split: tuple[int, ...]) -> int:
         [int(stage.send_back[0, 0]) for stage in problem.stages[1:]],
     )
     return max(ends)
-
-
-def chain_splits(problem: SplitProblem) -> Iterator[tuple[int, ...]]:
-    layers = problem.num_layers
-    for inner in combinations(range(1, layers), problem.num_stages - 1):
-        yield (0, *inner, layers)
 
 
 Drawn = tuple[Instance, list[Configuration], list[LayerTimes]]

@@ -49,14 +49,6 @@ def fleet_instance(seed: int) -> Instance:
 TWO_GROUPS = random_instance(4).with_nodes((2, 2))
 
 
-def following(
-    planner: FleetPlanner, before: Configuration | None, nodes: frozenset[str]
-) -> Configuration:
-    """The next fleet, which there is, where copying counts nothing."""
-    after = present(planner.next(before, nodes, FAST))
-    return after
-
-
 def of_nodes(instance: Instance) -> frozenset[str]:
     return frozenset(instance.cluster.node_names)
 
@@ -73,7 +65,7 @@ def test_bug_fleets_of_a_replay_are_those_of_templates(seed: int) -> None:
     generator = generator_for(instance, TemplateOptions(), 1)
     assert templates_document(generator, 1).designs == planner.designs
     ready = list(instance.cluster.node_names)
-    now: Configuration | None = following(planner, None, frozenset(ready))
+    now: Configuration | None = planner.next(None, frozenset(ready), FAST)
     assert now is not None
     assert seconds(now.step_ns) == start_fleet(instance, planner.designs, 1).step_time_s
     assert len(now.pipelines) > 1
@@ -103,7 +95,8 @@ def test_bug_first_fleet_of_templates_is_that_of_a_replay() -> None:
     generator, planner = generator_for(instance, TemplateOptions(), 1), FleetPlanner(instance, 1)
     fleet = start_fleet(instance, planner.designs, 1)
     assert [len(pipeline.nodes) for pipeline in fleet.pipelines] == [3, 3]
-    assert seconds(following(planner, None, of_nodes(instance)).step_ns) == fleet.step_time_s
+    first = present(planner.next(None, of_nodes(instance), FAST))
+    assert seconds(first.step_ns) == fleet.step_time_s
     every = designs_of(fleet_templates(generator, range(1, 6)))
     assert start_fleet(instance, every, 1).step_time_s == fleet.step_time_s
     single = [design for design in every if design.template.num_nodes == 1]
@@ -117,10 +110,10 @@ def test_node_that_is_back_holds_nothing() -> None:
     """
     instance = fleet_instance(0)
     planner, names = FleetPlanner(instance, 1), of_nodes(instance)
-    first = following(planner, None, names)
+    first = present(planner.next(None, names, FAST))
     whole = {instance.cluster.node_names[i] for i in first.pipelines[0].nodes}
-    assert following(planner, replace(first, lost=names), names).loses_state
-    assert not following(planner, replace(first, lost=names - whole), names).loses_state
+    assert present(planner.next(replace(first, lost=names), names, FAST)).loses_state
+    assert not present(planner.next(replace(first, lost=names - whole), names, FAST)).loses_state
     with pytest.raises(NoPlanError, match=r"allowed: at most . faults"):
         FleetPlanner(instance, 3)
     with pytest.raises(PlannerError, match="allowed: 0 to 2, as there are 3 nodes"):

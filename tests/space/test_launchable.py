@@ -44,12 +44,6 @@ TARGETS: tuple[Launcher, ...] = get_args(Launcher)
 MAKERS = random_instance, expert_instance, unlike_instance
 
 
-def one_tensor(instance: Instance) -> Instance:
-    """The instance, whose blocks send one tensor, so that sequences may be shared."""
-    runs = [run.but(layer={"output_tensors": 1}) for run in instance.workload.layer_runs]
-    return instance.but(workload={"layer_runs": tuple(runs)})
-
-
 def repeated_per_op(instance: Instance) -> Instance:
     """The instance, whose blocks can be recomputed per operator: a third kept, half repeated."""
     runs = []
@@ -77,7 +71,9 @@ def instance_for(target: Launcher, seed: int) -> Instance:
         "micro_batches": "uneven",
         "sequence_parallel": rng.random() < 0.7,
     }
-    made = one_tensor(made)
+    # of one tensor, so that sequences may be shared
+    runs = tuple(run.but(layer={"output_tensors": 1}) for run in made.workload.layer_runs)
+    made = made.but(workload={"layer_runs": runs})
     if target == "torchtitan":
         made = repeated_per_op(made)
         wide["recompute"] = ("none", "per_op", "full")

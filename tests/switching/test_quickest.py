@@ -10,8 +10,6 @@ from pathlib import Path
 import pytest
 
 from formulations.errors import PlanError
-from formulations.instance import Instance
-from formulations.plan import Plan
 from formulations.switching.shards import layout_of
 from formulations.switching.switch import Demand, Sending, Switch, port_bound, switch_of
 from solver.document import PlanDocument
@@ -83,12 +81,6 @@ def test_plans_are_the_recorded_ones() -> Cases:
         yield f"plan {seed}", [plan.time_ns, plan.published_ns, len(plan.sendings), sendings]
 
 
-def known_plans() -> tuple[Instance, list[Plan]]:
-    """An instance, and three plans for its model and machines."""
-    known = [(one.instance, one.plan) for one in results([1]) if one.plan is not None][:3]
-    return known[0][0], [plan for _, plan in known]
-
-
 @pytest.mark.parametrize("error", [KeyboardInterrupt, TimeUp])
 def test_bug_ctrl_c_lost_the_plan_known(
     error: type[BaseException], monkeypatch: pytest.MonkeyPatch
@@ -98,7 +90,8 @@ def test_bug_ctrl_c_lost_the_plan_known(
     def ended(switch: Switch, enough_ns: float) -> list[Sending]:
         raise error
 
-    (instance, plans), switch = known_plans(), tiny_switch(0)
+    known = [(one.instance, one.plan) for one in results([1]) if one.plan is not None][:3]
+    instance, plans, switch = known[0][0], [plan for _, plan in known], tiny_switch(0)
     first, last = (layout_of(instance.cluster, plan) for plan in plans[:2])
     pair = switch_of(instance.cluster, instance.workload, first, last, ["gradients"])
     times = switch_times(instance.cluster, instance.workload, plans).gradients_ns

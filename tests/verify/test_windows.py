@@ -5,7 +5,6 @@ from typing import cast
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from formulations.costs.tables import CostTables, build_tables
 from formulations.instance.load import load_instance
@@ -25,7 +24,6 @@ from tests.conftest import ROOT
 from tests.recorded import Cases, recorded
 from tests.verify.test_path_lengths import Lane
 
-Array = NDArray[np.int64]
 BOTH = ("none", "full")
 
 
