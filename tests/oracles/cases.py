@@ -66,7 +66,7 @@ def cases(seed: int, number: int = 4) -> Iterator[Case]:
         instance = instance.but(cluster=_joined(instance.cluster))
     model = Model(sizes, TOKENS, width, width, gradient)
     for config in _configs(rng, instance, number):
-        plan = _plan(rng, instance, config)
+        plan = drawn_plan(rng, instance, config)
         if plan is not None:
             yield Case(instance, plan, model)
 
@@ -176,7 +176,7 @@ def _search(rng: random.Random, kind: str, per: Any, precision: Precision) -> Se
     return SearchSpace(**fields, overlap=Overlap(**hidden, sharding=rng.choice([0, 0.4])))
 
 
-def _plan(rng: random.Random, instance: Instance, config: Configuration) -> Plan | None:
+def drawn_plan(rng: random.Random, instance: Instance, config: Configuration) -> Plan | None:
     if config.per_stage:
         tables = stage_tables(instance, config, stage_places(instance, config))
         assert tables.by_place is not None
