@@ -5,9 +5,10 @@ import json
 import os
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -70,58 +71,69 @@ def print_report(parts: "Sequence[RenderableType]") -> None:
 FIRST_S, MOST_S = 2.0, 60.0
 
 
-@contextmanager
-def _lines(what: str) -> Iterator[Callable[..., None]]:
-    """The function of `steps_display` where no terminal looks on: lines, ever more rarely."""
-    latest, over = [": starting"], threading.Event()
+class _Steps:
+    """What displays say: counts, a text, and seconds, which go on while nothing else does."""
 
-    def tell() -> None:
-        wait_s = FIRST_S
-        while not over.wait(wait_s):
-            say(what + latest[0], err=True)
-            wait_s = min(2 * wait_s, MOST_S)
+    def __init__(self) -> None:
+        self.counts, self.text, self.started_s = "", "starting", time.monotonic()
+        self.limit_s: float | None = None
 
-    def show(done: int, total: int, text: str = "") -> None:
-        latest[0] = f" {done} of {total}" + (f": {text}" if text else "")
+    def show(self, done: int, total: int, text: str = "", left_s: float | None = None) -> None:
+        """Takes what is done now; left_s: seconds until a time limit."""
+        self.counts, self.text = f" {done} of {total}", text
+        self.limit_s = None if left_s is None else time.monotonic() + left_s
 
-    thread = threading.Thread(target=tell, daemon=True)
-    thread.start()
-    try:
-        yield show
-    finally:
-        over.set()
-        thread.join()
+    def __str__(self) -> str:
+        now_s = time.monotonic()
+        to_go = f", at most {max(0.0, self.limit_s - now_s):.0f} s to go" if self.limit_s else ""
+        return f"{self.text}, " * bool(self.text) + f"{now_s - self.started_s:.0f} s{to_go}"
+
+
+def _tell(what: str, steps: _Steps, over: threading.Event) -> None:
+    wait_s = FIRST_S
+    while not over.wait(wait_s):
+        say(f"{what}{steps.counts}: {steps}", err=True)
+        wait_s = min(2 * wait_s, MOST_S)
 
 
 @contextmanager
 def steps_display(what: str) -> Iterator[Callable[..., None]]:
-    """A function that shows on stderr how many of how many are done, and a text if there is one."""
+    """`_Steps.show` of what is shown on stderr until the end, or told where no terminal looks."""
+    steps, over = _Steps(), threading.Event()
     if sys.stderr is None or not sys.stderr.isatty():
-        with _lines(what) as show:
-            yield show
+        thread = threading.Thread(target=_tell, args=(what, steps, over), daemon=True)
+        thread.start()
+        try:
+            yield steps.show
+        finally:
+            over.set()
+            thread.join()
         return
     from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+    from rich.progress import BarColumn, Progress, TextColumn
     from rich.table import Column
 
     columns = (
-        TextColumn(what + "{task.fields[counts]}"),
+        TextColumn(what + "{task.fields[steps].counts}"),
         BarColumn(bar_width=20),
-        TimeElapsedColumn(),  # goes on where nothing else does for a while
-        TextColumn("{task.description}", table_column=Column(ratio=1)),  # takes the lines it needs
+        # drawn anew ten times a second; takes the lines it needs
+        TextColumn("{task.fields[steps]}", table_column=Column(ratio=1)),
     )
     with Progress(*columns, console=Console(stderr=True), transient=True, expand=True) as bar:
-        task = bar.add_task("starting", total=None, counts="")
-        yield lambda done, total, text="": bar.update(
-            task, completed=done, total=total, counts=f" {done} of {total}", description=text
-        )
+        task = bar.add_task("", total=None, steps=steps)
+
+        def show(done: int, total: int, *more: Any) -> None:
+            steps.show(done, total, *more)
+            bar.update(task, completed=done, total=total)
+
+        yield show
 
 
 @contextmanager
 def progress_display() -> "Iterator[Callable[[Progress], None]]":
     """A function that shows search progress on stderr."""
     with steps_display("configurations closed") as show:
-        yield lambda now: show(now.configs_closed, now.configs_total, _search_text(now))
+        yield lambda now: show(now.configs_closed, now.configs_total, _search_text(now), now.left_s)
 
 
 @contextmanager
@@ -134,11 +146,7 @@ def family_display() -> "Iterator[Callable[[FamilyProgress], None]]":
 def _search_text(progress: "Progress") -> str:
     times_ns = progress.incumbent_ns, progress.bound_ns
     incumbent, bound = ("none yet" if ns is None else time_text(ns / 1e9) for ns in times_ns)
-    to_go = "" if progress.left_s is None else f", at most {progress.left_s:.0f} s to go"
-    return (
-        f"best plan {incumbent}, bound {bound}, gap {gap_text(progress.gap)}, "
-        f"{progress.elapsed_s:.0f} s{to_go}"
-    )
+    return f"best plan {incumbent}, bound {bound}, gap {gap_text(progress.gap)}"
 
 
 def _family_text(progress: "FamilyProgress") -> str:
@@ -146,8 +154,7 @@ def _family_text(progress: "FamilyProgress") -> str:
     clusters = progress.clusters
     left_s = len(clusters.open) * progress.elapsed_s / max(clusters.closed, 1)
     text = (
-        f"{clusters.front} on the front, gap {gap_text(clusters.gap)}, "
-        f"{progress.elapsed_s:.0f} s, some {left_s:.0f} s left; "
+        f"{clusters.front} on the front, gap {gap_text(clusters.gap)}, some {left_s:.0f} s left; "
         f"now {'+'.join(map(str, progress.now))}"
     )
     if (within := progress.within) is None:

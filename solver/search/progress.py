@@ -29,7 +29,6 @@ class Progress:
 
 Report = Callable[[Progress], None]
 
-
 #: Bounds are noted for the report after times that grow by this factor: seldom enough to be cheap.
 NOTED_EVERY = 1.25
 
@@ -40,9 +39,8 @@ class SearchHistory:
     def __init__(self, open_list: OpenList, incumbents: Incumbents, report: Report | None) -> None:
         self._open_list, self._incumbents, self._report = open_list, incumbents, report
         self._deadline = incumbents.deadline
-        first_task = open_list.tasks[:1]  # that of the cheapest bound
-        #: of the objective, and when
-        self._bounds = [(self._deadline.elapsed_s, task.objective) for task in first_task]
+        #: of the objective, and when; at first the cheapest of a task
+        self._bounds = [(self._deadline.elapsed_s, task.objective) for task in open_list.tasks[:1]]
 
     def tell(self) -> None:
         """Reports the state of the search, and notes its bound from time to time."""
@@ -74,8 +72,7 @@ class SearchHistory:
         """Incumbents and bounds in order of time; bounds as shares of the best plan's objective."""
         if not best:
             return ()
-        last = [] if bound is None else [(self._deadline.elapsed_s, bound)]
-        noted = [*self._bounds, *last]
+        noted = [*self._bounds, *([] if bound is None else [(self._deadline.elapsed_s, bound)])]
         shares = [Moment(elapsed_s=at_s, bound=min(1.0, value / best)) for at_s, value in noted]
         return tuple(
             sorted([*self._incumbents.history, *shares], key=lambda moment: moment.elapsed_s)
