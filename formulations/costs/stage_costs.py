@@ -164,7 +164,7 @@ class StageCosts:
         extra = np.zeros((splits.shape[1] - 1, columns, len(splits)), dtype=np.int64)
         for device, row in enumerate(groups if self.has_choice else ()):
             start, end = splits[:, device:-1:p].T, splits[:, device + 1 :: p].T
-            for group in np.unique(row).tolist():
+            for group in sorted({*row.tolist()}):
                 way, _ = self.way_of_chunks(device, group, micro_batches, start, end)
                 if way.any():
                     sums = np.stack([by_way[:, group] for by_way in self._extra])
@@ -277,7 +277,7 @@ class StageCosts:
         waiting = sums.put_off[end] - sums.put_off[start]
         last = np.full(len(start), len(spared), dtype=np.int64)
         layers = np.concatenate([sums.memory.kept[i].workspace_bytes for i in (0, way)])
-        for size in np.unique(layers).tolist():
+        for size in sorted({*layers.tolist()}):
             first = start
             for in_flight, late in moments:
                 # Boundary up to which recomputed blocks spare what is too much at this moment

@@ -99,7 +99,7 @@ def _held(
     forward, backward, weight = (np.cumsum(chunk & (ops[:, :1] == kind), axis=0) for kind in Kind)
     waiting = (backward - weight) * SCHEDULES[schedule].splits_backward
     moments = np.column_stack([forward - backward, waiting.sum(axis=1)])
-    rows = _maximal(np.unique(moments, axis=0))
+    rows = _maximal(moments)
     return Held(rows[:, :-1], rows[:, -1])
 
 
@@ -116,11 +116,12 @@ def stage_moments(
     chunk, device = divmod(stage, num_devices)
     moments = held(schedule, num_devices, device, micro_batches, chunks, group)
     pairs = np.column_stack([moments.whole[:, chunk], moments.put_off])
-    return tuple((int(a), int(b)) for a, b in _maximal(np.unique(pairs, axis=0)))
+    return tuple((int(a), int(b)) for a, b in _maximal(pairs))
 
 
 def _maximal(rows: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Rows that no other row is at least as large as, component by component."""
+    """Distinct rows, in order, that no other row is at least as large as in all components."""
+    rows = np.array(sorted({*map(tuple, rows.tolist())}))  # `np.unique` loads masked arrays
     covered = np.all(rows[None] >= rows[:, None], axis=2).sum(axis=1) > 1
     kept: NDArray[np.int64] = rows[~covered]
     return kept

@@ -3,12 +3,14 @@
 What is slow to import is imported inside the commands, so that `--help` is quick.
 """
 
+import gc
 import os
 
 from solver.cli.errors import loading, with_error_line
 
 #: Pydantic looks through all installed packages for plugins, for 35 ms; commands have none.
 os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
+gc.set_threshold(100_000)  # seldom: most of what lives are modules (mypy, too, collects so rarely)
 
 with loading():
     from collections.abc import Callable
@@ -38,18 +40,13 @@ def _print_version(wanted: bool) -> None:
         raise typer.Exit
 
 
+_VERSION = typer.Option(
+    "--version", callback=with_error_line(_print_version), is_eager=True, help="Print the version."
+)
+
+
 @app.callback()
-def main(
-    version: Annotated[
-        bool,
-        typer.Option(
-            "--version",
-            callback=with_error_line(_print_version),
-            is_eager=True,
-            help="Print the version.",
-        ),
-    ] = False,
-) -> None:
+def main(version: Annotated[bool, _VERSION] = False) -> None:
     """Plan the training of a transformer on mixed GPUs, and prove how good the plan is."""
 
 

@@ -40,8 +40,7 @@ def loading() -> Iterator[None]:
     """
 
     def end(signum: int, frame: FrameType | None) -> None:
-        sys.stderr.write("interrupted\n")
-        sys.stderr.flush()
+        print("interrupted", file=sys.stderr, flush=True)
         os._exit(INTERRUPTED)
 
     with _heard_by(end):

@@ -31,8 +31,7 @@ def files(job: Job) -> dict[str, str]:
     """All files of the export, by name."""
     config = job.config
     lines = [f"    config.{name} = {value!r}" for name, value in settings(job).items()]
-    policy = POLICIES[job.recompute_way]
-    if policy:
+    if policy := POLICIES[job.recompute_way]:
         lines.append(f"    from torchtitan.distributed.activation_checkpoint import {policy}")
     checkpoint = f"{policy}.Config()" if policy else "None"
     lines.append(f"    config.activation_checkpoint = {checkpoint}")
