@@ -38,17 +38,13 @@ class TimeTables:
         fresh._forms, fresh._by_place = {}, {}
         return fresh
 
-    def _ways(self, config: Configuration) -> list[LayerTimes]:
-        """Layer times of a configuration, per way to recompute."""
+    def _times(self, config: Configuration, way: Recompute) -> LayerTimes:
+        """Layer times of a configuration that recomputes in one of its ways."""
         side, instance = self.instance.side(config.nodes_used), self.instance.on(config.nodes_used)
-        members = members_of(instance, config)
-        times = []
-        for way in config.recompute:
-            key = side, config.degrees, config.micro_batch, way, members
-            if key not in self._known:
-                self._known[key] = self._columns[side].times(*key[1:])
-            times.append(with_exchanges(instance, config, self._known[key]))
-        return times
+        key = side, config.degrees, config.micro_batch, way, members_of(instance, config)
+        if key not in self._known:
+            self._known[key] = self._columns[side].times(*key[1:])
+        return with_exchanges(instance, config, self._known[key])
 
     def _asked(
         self,
@@ -62,7 +58,7 @@ class TimeTables:
         for number in set(side_of):
             places = [i for i, side in enumerate(side_of) if side == number]
             asked = [configs[i] for i in places]
-            times = [self._ways(config)[0] for config in asked]
+            times = [self._times(config, config.recompute[0]) for config in asked]
             values = ([column[i] for i in places] for column in columns)
             of_side = ask(self.instance.sides[number], asked, times, *values)
             answers |= zip(places, of_side, strict=True)
@@ -72,7 +68,8 @@ class TimeTables:
         """All costs of a configuration."""
         instance = self.instance.on(config.nodes_used)
         if not config.per_stage:
-            return build_tables(instance, config, self._ways(config))
+            times = [self._times(config, way) for way in config.recompute]
+            return build_tables(instance, config, times)
         # costs by place are the same for every number of stages
         of_two = config.but(pp=2)
         if of_two not in self._by_place:
