@@ -6,13 +6,14 @@ from functools import cache
 import pytest
 
 from formulations.errors import PlannerError
+from formulations.instance import NodeGroup
 from formulations.instance.instance import Family, Preemption
 from formulations.instance.machines import Spot
 from solver.clusters.front import MOST_USD, Figures, Front, Measure, Wanted
 from solver.front_document import Aim, FrontDocument
 from solver.verify import verify_front
 from tests.oracles.preemption import all_terms
-from tests.recorded import Cases, recorded
+from tests.recorded import Cases, digest, recorded
 from tests.seeds import one_each
 from tests.small_families import points_of, searched, small_family, times_by_force
 
@@ -99,20 +100,38 @@ def test_limits_are_of_steps_that_are_kept(
         assert sorted(ours) == [pytest.approx(figure) for figure in best]
 
 
+def free_groups(seed: int) -> tuple[NodeGroup, ...]:
+    groups = small_family(seed).instance.cluster.groups
+    return tuple(group.but(price_usd_per_hour=0.0) for group in groups)
+
+
 @recorded("front")
 def test_fronts_are_the_recorded_ones() -> Cases:
     """Of plans offered in turn: figures, cutoffs, and what dominates half of them."""
     for seed in SEEDS:
-        for measure in (Measure(spot_family(seed)), Measure(small_family(seed), "subsets")):
+        free = small_family(seed).but(instance={"cluster": {"groups": free_groups(seed)}})
+        spot = spot_family(seed)
+        measures = [Measure(spot), Measure(small_family(seed), "subsets"), Measure(free)]
+        measures += [Measure(spot, "time"), Measure(spot, "money")]
+        for number, measure in enumerate(measures):
             family, rng = measure.family, random.Random(seed)
             known = Front(measure, family.members())
             for counts in family.members():
                 known.offer(counts, rng.randint(1, 10) * 10**6)
+                known.offer(counts, 9 * 10**6)
             best = [[*point.counts, *point.figures] for point in known.best]
             cutoffs = [[*counts, cutoff] for counts, cutoff in known.cutoffs.items()]
             over = [known.dominating(counts, 5 * 10**6) for counts in family.members()]
             by = [point and [*point.counts] for point in over]
-            yield f"{seed} {measure.aim}", [measure.aim, measure.limited, best, cutoffs, by]
+            reached = [
+                f"{measure.reaching(counts, terms, (first, *(n * part for n in rest))):.9g}"
+                for counts in family.members()
+                for terms in measure.terms(counts)
+                for first, *rest in [measure.figures(counts, 2e6, terms)]
+                for part in (0.0, 1.0, 3.0)
+            ]
+            told = [measure.aim, measure.limited, best, cutoffs, by, digest(reached)]
+            yield f"{seed} {number} {measure.aim}", told
 
 
 FAMILY = small_family(0)

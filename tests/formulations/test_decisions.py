@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from formulations.decisions import (
+    PathCut,
     decisions_of,
     even_shares,
     least_ends,
@@ -55,3 +56,9 @@ def test_decisions_of_their_plan() -> None:
         tables = random_tables(seed)
         made = random_decisions(tables, seed)
         assert decisions_of(tables.instance, made.plan(tables)) == made
+
+
+def test_blocking_sends_count_with_the_passes_that_wait_for_them() -> None:
+    """Of forwards before a boundary and backwards behind it: 1 + 50 and 2 + 60."""
+    cut = PathCut(2, 0, operations=((1, 2, 3), (40, 50, 60)), transfers=(7, 8))
+    assert (cut.sends(blocking=True), cut.sends(blocking=False)) == ((51, 62), (7, 8))
