@@ -295,7 +295,9 @@ def templates_document(
     names = dict[tuple[int, ...], str]()
     for name, members in sets.items() if document.designs else ():
         names[members] = f"{names[members]}, {name}" if members in names else name
-    with suppress(PlannerError):  # too few pipelines for a fleet, or too many mixes of nodes
+    # Without them if pipelines are too few for a fleet, mixes of nodes too many, or the time is up
+    left_out, end_s = (PlannerError, TimeUp, KeyboardInterrupt), generator.clock.last.end_s
+    with suppress(*left_out), time_up_after(end_s):
         choices = fleet_choices(generator.instance, document.designs, faults, names)
         return document.but(choices=choices)
     return document

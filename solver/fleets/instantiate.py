@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from itertools import islice
 from math import prod
+from operator import sub
 
 import numpy as np
 
@@ -227,35 +228,32 @@ def listed(
 
 
 def _within(problem: InstantiationProblem, step_ns: int) -> Iterator[tuple[int, ...]]:
-    """All whose pipelines step in at most `step_ns`.
+    """All whose pipelines step in at most `step_ns`; those with more of the first kinds first.
 
-    Depth first over the kinds, those with most micro-batches per node first. A branch is left when
-    the rest of the nodes at the best rate of the kinds to come cannot take the micro-batches left,
-    or not enough pipelines fit.
+    Depth first, a pipeline at a time, by kinds: those with most micro-batches per node first. A
+    branch is left when the rest of the nodes at the best rate of the kinds to come cannot take the
+    micro-batches left, or not enough pipelines fit.
     """
     capacities = [kind.capacity(step_ns) for kind in problem.kinds]
+    sizes = [sum(kind.nodes) for kind in problem.kinds]
     able = [i for i, capacity in enumerate(capacities) if capacity]
-    rate = {i: Fraction(capacities[i], sum(problem.kinds[i].nodes)) for i in able}
-    able.sort(key=lambda i: (-rate[i], i))
+    able.sort(key=lambda i: (-Fraction(capacities[i], sizes[i]), i))
+    least = [min(sizes[i] for i in able[at:]) for at in range(len(able))]
     counts = [0] * len(problem.kinds)
 
     def choices(at: int, free: tuple[int, ...], wanted: int, pipelines: int) -> Iterator[None]:
         rest = sum(free)
-        if at == len(able):
-            if wanted <= 0 and problem.faults < pipelines <= problem.micro_batches:
-                yield
-            return
-        sizes = [sum(problem.kinds[i].nodes) for i in able[at:]]
-        if wanted > rest * rate[able[at]] or pipelines + rest // min(sizes) <= problem.faults:
-            return
-        i = able[at]
-        needed = problem.kinds[i].nodes
-        fitting = min(have // n for have, n in zip(free, needed, strict=True) if n)
-        for count in range(fitting, -1, -1):
-            counts[i] = count
-            after = tuple(have - count * n for have, n in zip(free, needed, strict=True))
-            yield from choices(at + 1, after, wanted - count * capacities[i], pipelines + count)
-        counts[i] = 0
+        for later, i in enumerate(able[at:], at):
+            beyond = wanted * sizes[i] > rest * capacities[i]  # for this kind, and slower ones
+            if beyond or pipelines + rest // least[later] <= problem.faults:
+                break
+            after = tuple(map(sub, free, problem.kinds[i].nodes))
+            if min(after) >= 0:
+                counts[i] += 1
+                yield from choices(later, after, wanted - capacities[i], pipelines + 1)
+                counts[i] -= 1
+        if wanted <= 0 and problem.faults < pipelines <= problem.micro_batches:
+            yield
 
     for _ in choices(0, problem.available, problem.micro_batches, 0):
         yield tuple(counts)

@@ -10,6 +10,7 @@ from formulations.instance import Instance
 from formulations.node_sharing import NodeSplit
 from formulations.space.configurations import micro_batches, pipeline_strategies
 from solver.fleet_document import FleetDocument
+from solver.fleets import designs
 from solver.fleets.designs import (
     designs_of,
     fleet_sizes,
@@ -20,6 +21,7 @@ from solver.fleets.designs import (
 from solver.fleets.fleet import next_fleet, start_fleet
 from solver.fleets.recovery import Horizon
 from solver.graph.places import place_costs
+from solver.interrupt import TimeUp
 from solver.templates.generate import TemplateGenerator, TemplateOptions
 from solver.verify import verify_fleet
 from tests.recorded import Cases, recorded
@@ -136,6 +138,21 @@ def test_bug_an_interrupt_ends_all_searches(monkeypatch: pytest.MonkeyPatch) -> 
     assert generator.clock.interrupted
     assert len(stopped) > 1
     assert all(stopped[1:])
+
+
+@pytest.mark.parametrize("error", [TimeUp, KeyboardInterrupt])
+def test_bug_templates_are_told_without_fleets_when_the_time_is_up(
+    error: type[BaseException], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Fleets of 15 sizes were listed for a minute after a limit of 20 s."""
+
+    def listing(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(designs, "fleet_choices", listing)
+    document = templates_document(TemplateGenerator(enlarged(116), ONE), 1)
+    assert document.designs
+    assert document.choices is None
 
 
 @recorded("designs")
