@@ -62,7 +62,7 @@ TOO_LONG = (
 )
 
 
-class Record(BaseModel, defer_build=True):
+class Record(BaseModel):
     """Frozen; refuses unknown fields, other types (true for 1, text for a number), nan and inf.
 
     A field with an alias is called so in files that people write, with a unit in the value instead
