@@ -175,10 +175,10 @@ def epilogue_factors(config: Configuration, overlap: Overlap) -> tuple[float, in
 
     As multiples of a reduce-scatter.
     """
-    seen = 1 - overlap.hidden_sync(config.pp, config.vpp)
-    if not config.splits.states:
+    seen, splits = 1 - overlap.hidden_sync(config.pp, config.vpp), config.splits
+    if not splits.states:
         return seen * ALL_REDUCE, 0
-    return seen * HALF * (not config.splits.gradients), HALF * (not config.splits.parameters)
+    return seen * HALF * (not splits.gradients), HALF * (not splits.parameters)
 
 
 def shard_bytes(config: Configuration, size_bytes: Times) -> Times:

@@ -270,15 +270,23 @@ class _Walk:
 
         Of a field alone `zip` makes tuples of one value.
         """
-        instance = self.instance
+        instance, search = self.instance, self.instance.search
+        # A configuration is built to ask of a field only where several values are listed
+        grouped, keeps = search.optimizer_instances != (1,), search.sync_each_batch != (True,)
         return (
             (("degrees",), lambda chosen: zip(self._degrees(chosen.nodes_used))),
             (("dp", "pp"), self._pipelines),
             (("ep", "etp"), self._experts),
             (("zero",), lambda chosen: zip(zero_choices(instance, chosen.config))),
-            (("optimizer_instances",), lambda chosen: zip(shard_choices(instance, chosen.config))),
+            (
+                ("optimizer_instances",),
+                lambda chosen: zip(shard_choices(instance, chosen.config) if grouped else [1]),
+            ),
             (("micro_batch",), lambda chosen: zip(self._micro_batches(chosen))),
-            (("sync_each_batch",), lambda chosen: zip(sync_choices(instance, chosen.config))),
+            (
+                ("sync_each_batch",),
+                lambda chosen: zip(sync_choices(instance, chosen.config) if keeps else [True]),
+            ),
             (("schedule", "vpp", "microbatch_group"), self._schedules),
             (("recompute",), lambda chosen: zip(recompute_ways(instance, chosen.zero))),
         )
