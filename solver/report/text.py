@@ -179,7 +179,7 @@ def figures(document: PlanDocument) -> Lines:
         per_step = money(document.cost_usd_per_step or 0.0)
         lines.append(("money", f"{per_step} per step, {money(per_hour)} per hour{of_all}"))
     launchers = [TARGETS[target].name for target in able(document.instance, plan_of(document))]
-    names = ", ".join(launchers) or "no launch target that is known"
+    names = ", ".join(launchers) or "at most DeepSpeed or Accelerate"
     busy = percent(busy_share(document))
     sources = ", ".join(WORDS["layer_times"][source] for source in document.time_sources)
     idle, loads = node_ranges(document.idle_nodes), links.loads_of(document)
