@@ -132,13 +132,12 @@ def _memory_on(instance: Instance, config: Configuration, j: int) -> LayerMemory
     layers = [run.layer for run in runs]
     parameters, experts = layer_parameters(workload, config, j)
     # Static: what all replicas hold alike, and of experts, each split by its own ranks
-    counts = list(zip(parameters, experts, strict=True))
+    counts, splits = list(zip(parameters, experts, strict=True)), config.splits
     weights = [
-        workload.parameter_bytes * config.own(config.splits.parameters, alike, j, routed)
+        workload.parameter_bytes * config.own(splits.parameters, alike, j, routed)
         + workload.copy_bytes * (alike + routed) * layer.is_block
         for layer, (alike, routed) in zip(layers, counts, strict=True)
     ]
-    splits = config.splits
     gradients = [workload.gradient_bytes * config.own(splits.gradients, n, j, e) for n, e in counts]
     optimizer = [workload.state_bytes(config.own(splits.states, n, j, e)) for n, e in counts]
     # What ZeRO 2 and 3 have of one layer while it computes: whole gradients, whole parameters

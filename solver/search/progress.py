@@ -72,7 +72,8 @@ class SearchHistory:
         """Incumbents and bounds in order of time; bounds as shares of the best plan's objective."""
         if not best:
             return ()
-        noted = [*self._bounds, *([] if bound is None else [(self._deadline.elapsed_s, bound)])]
+        last = [] if bound is None else [(self._deadline.elapsed_s, bound)]
+        noted = [*self._bounds, *last]
         shares = [Moment(elapsed_s=at_s, bound=min(1.0, value / best)) for at_s, value in noted]
         return tuple(
             sorted([*self._incumbents.history, *shares], key=lambda moment: moment.elapsed_s)
