@@ -18,7 +18,7 @@ from matplotlib.axes import Axes
 from rich.table import Table
 
 from bench import claims_cheng, claims_megatron, claims_recorded
-from bench.claims import Outcome, Study, outcome
+from bench.claims import Outcome, Study, Values, outcome
 from bench.claims_recorded import Recorded
 from bench.command import command, wide_console
 from bench.records import RESULTS, ROOT, append, record, reference
@@ -64,31 +64,26 @@ def figures(study: Study) -> Figures:
     found = [outcome(point) for point in study.points]
     values = study.figures(found)
     parts = study.judge(values)
-    return {
-        "study": study.name,
-        "claim": study.claim,
-        "source": study.source,
-        "parts": parts,
-        "comes_out": verdict(parts, study.fitted),
-        "note": study.note,
-        "axis": study.axis,
-        "values": values,
-        "plans": [_plan(one) for one in found],
-    }
+    return _told(study, values, parts, study.fitted) | {"plans": [_plan(one) for one in found]}
 
 
 def judged(finding: Recorded) -> Figures:
-    """The same of a finding whose figures other benchmarks have stored."""
+    """The same of a finding whose figures other benchmarks have stored: no plan is its own."""
+    return _told(finding, finding.values, finding.parts, fitted=False) | {"plans": []}
+
+
+def _told(
+    finding: Study | Recorded, values: Values, parts: Mapping[str, bool], fitted: bool
+) -> Figures:
     return {
         "study": finding.name,
         "claim": finding.claim,
         "source": finding.source,
-        "parts": finding.parts,
-        "comes_out": verdict(finding.parts, False),
+        "parts": parts,
+        "comes_out": verdict(parts, fitted),
         "note": finding.note,
         "axis": finding.axis,
-        "values": finding.values,
-        "plans": [],
+        "values": values,
     }
 
 

@@ -110,6 +110,11 @@ def append(path: Path, records: list[dict[str, Any]]) -> None:
             file.write(json.dumps(one, allow_nan=False) + "\n")
 
 
+def stored(path: Path) -> list[dict[str, Any]]:
+    """All records of a file, in the order in which they were added."""
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
 def config_text(config: Mapping[str, Any] | None) -> str:
     """Tensor x data x pipeline, micro-batch; chunks where there are several. Empty without a plan.
 

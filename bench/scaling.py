@@ -7,7 +7,6 @@ is reached or the time is up. Records go to bench/results/scaling.jsonl; scaling
 the latest record of every size, once there are two.
 """
 
-import json
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -23,7 +22,7 @@ from bench.command import (
     search_options,
     wide_console,
 )
-from bench.records import ROOT, append, cpu_seconds, peak_rss_bytes, record
+from bench.records import ROOT, append, cpu_seconds, peak_rss_bytes, record, stored
 from bench.searches import Figures, apart, head, outcome_of
 from formulations.instance import Instance
 from formulations.instance.load import load_instance
@@ -131,8 +130,7 @@ def main() -> None:
     for nodes in chosen.nodes or sorted(files):
         console.print(f"{nodes} nodes ...")
         append(chosen.out, [solved(files[nodes], options)])
-    lines = chosen.out.read_text(encoding="utf-8").splitlines()
-    records = latest(json.loads(line) for line in lines)
+    records = latest(stored(chosen.out))
     console.print(figure_table(records, TABLE))
     if len(records) > 1:
         chosen.out.with_suffix(".svg").write_text(growth_picture(records), encoding="utf-8")

@@ -1,13 +1,12 @@
 """Which published findings come out, part by part."""
 
-import json
 from pathlib import Path
 
 import pytest
 
 from bench import claims_cheng, claims_megatron, findings
 from bench.claims import FOLDER, Study, Values, outcome
-from bench.records import RESULTS
+from bench.records import RESULTS, stored
 from formulations.instance.load import load_instance
 from solver.options import SolveOptions
 from solver.search.driver import solve
@@ -42,9 +41,8 @@ def test_ordering_comes_out_but_for_what_is_known(name: str) -> None:
 
 def test_the_readme_has_the_findings_of_the_last_run() -> None:
     """Those at the end of the stored records, each once."""
-    lines = (RESULTS / "findings.jsonl").read_text(encoding="utf-8").splitlines()
     last = dict[str, findings.Figures]()
-    for record in map(json.loads, reversed(lines)):
+    for record in reversed(stored(RESULTS / "findings.jsonl")):
         if last.setdefault(record["study"], record) is not record:
             break
     text = findings.README.read_text(encoding="utf-8")
