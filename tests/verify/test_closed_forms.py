@@ -1,8 +1,6 @@
 """The closed forms of the verifier: never above the best plan, and close to it."""
 
-from collections.abc import Sequence
-from functools import partial
-from itertools import product
+from itertools import chain, product
 
 import numpy as np
 import pytest
@@ -12,46 +10,44 @@ from formulations.space import PlanSpace
 from solver.verify.bounds import Prover
 from solver.verify.closed_forms import ClosedForms, _Blocks, refuted
 from tests import brute_force
-from tests.best_plans import all_tables, refuted_share
+from tests.best_plans import all_tables
+from tests.chain_instances import chain_of
 from tests.graph.drawn import drawn_configs
-from tests.recorded import Cases, as_recorded, digest, recorded
-from tests.seeds import few_and_many
+from tests.recorded import Cases, digest, recorded
+from tests.seeds import one_each
 from tests.small_instances import random_instance
 
 
-def largest_refuted(blocks: _Blocks, work_ns: Array) -> list[int]:
-    """Step times in which there is no plan, within 1e-7 of the largest such one."""
-    low, high = 0 * work_ns, 4 * work_ns
-    for _ in range(25):
-        middle = (low + high) // 2
-        shown = blocks.refuted(middle)
-        low, high = np.where(shown, middle, low), np.where(shown, high, middle)
-    return [int(bound_ns) for bound_ns in low]
-
-
-def shown(blocks: _Blocks, below_ns: int) -> bool:
-    return bool(blocks.refuted(np.array([below_ns - 1]))[0])
+def largest_refuted(forms: ClosedForms) -> list[list[int]]:
+    """Step times in which there is no plan, within 1e-7 of the largest such one; two arguments."""
+    found = []
+    for alike in (True, False):
+        blocks, work_ns = _Blocks(forms, alike), forms.work_ns()
+        low, high = 0 * work_ns, 4 * work_ns
+        for _ in range(25):
+            middle: Array = (low + high) // 2
+            shown = blocks.refuted(middle)
+            low, high = np.where(shown, middle, low), np.where(shown, high, middle)
+        found.append([int(bound_ns) for bound_ns in low])
+    return found
 
 
 @pytest.mark.parametrize("scatter_gather", [False, True])
-@pytest.mark.parametrize("seeds", few_and_many(range(30), 30))
-def test_bounds_never_exceed_the_optimum(seeds: Sequence[int], scatter_gather: bool) -> None:
-    figures: dict[str, list[object]] = {}
-    search = {"scatter_gather": scatter_gather}
-    for tables in all_tables(random_instance(seed).but(search=search) for seed in seeds):
+@pytest.mark.parametrize("seed", one_each(range(30), 30))
+@recorded("verify_closed_forms")
+def test_bounds_never_exceed_the_optimum(seed: int, scatter_gather: bool) -> Cases:
+    """Of random instances, and of chains whose ends have several layers that are no blocks."""
+    instance = random_instance(seed).but(search={"scatter_gather": scatter_gather})
+    kinds = product(("eebbehbb", "ebbehh"), (2, 3), (False, True))
+    chains = (chain_of(*chosen) for chosen in kinds if not seed)
+    for n, tables in enumerate(chain(all_tables([instance]), chains)):
         best = brute_force.optimum_ns(tables)
-        if best is None:
-            continue
-        prover = Prover(PlanSpace(tables.instance))
-        forms = ClosedForms(prover, [tables.config])
-        assert forms.work_ns()[0] <= best
-        assert not refuted(forms, [best + 1])[0]
-        shares = [
-            refuted_share(partial(shown, _Blocks(forms, alike)), best) for alike in (True, False)
-        ]
-        name = f"{tables.instance.name}, scatter {scatter_gather}"
-        figures.setdefault(name, []).append([forms.work_ns()[0], *shares])
-    as_recorded("verify_closed_forms", figures)
+        if best is not None:
+            forms = ClosedForms(Prover(PlanSpace(tables.instance)), [tables.config])
+            bounds = [*forms.work_ns(), *chain(*largest_refuted(forms))]
+            assert max(bounds) <= best
+            assert not refuted(forms, [best + 1])[0]
+            yield f"{tables.instance.name} {n}, scatter {scatter_gather}", bounds
 
 
 @recorded("verify_closed_forms")
@@ -68,6 +64,4 @@ def test_bounds_of_larger_clusters_are_the_recorded_ones() -> Cases:
             groups.append(group.but(gpu={"memory_bandwidth_bytes_per_s": speed}))
         prover = Prover(PlanSpace(instance.but(cluster={"groups": tuple(groups)})))
         forms = ClosedForms(prover, chosen)
-        work_ns = forms.work_ns()
-        shown = [largest_refuted(_Blocks(forms, alike), work_ns) for alike in (True, False)]
-        yield f"{name} {slower}", [int(work_ns.sum()), digest(shown)]
+        yield f"{name} {slower}", [int(forms.work_ns().sum()), digest(largest_refuted(forms))]
