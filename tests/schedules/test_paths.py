@@ -2,7 +2,6 @@
 
 import random
 from collections.abc import Iterator
-from itertools import combinations_with_replacement
 from typing import get_args
 
 import numpy as np
@@ -10,7 +9,6 @@ import pytest
 
 from formulations.instance.search import Chunking, ScheduleName
 from formulations.schedules.graph import ScheduleGraph, schedule_graph
-from formulations.schedules.operations import Kind
 from formulations.schedules.paths import device_path, last_down, path_counts, returned
 from formulations.schedules.registry import SCHEDULES
 from solver.simulate import Array, Times, simulate
@@ -63,21 +61,9 @@ def test_no_family_is_longer_than_the_step(schedule: ScheduleName) -> None:
             assert length <= makespan
 
 
-def turns(graph: ScheduleGraph, first: int, last: int, number: int) -> Array:
-    """Of 1F1B, see `cycle_bound`: so many turns of the stages from `first` to `last`."""
-    down, up = graph.index[Kind.FORWARD], graph.index[Kind.BACKWARD, ::-1]
-    size, n, q = graph.num_stages, last - first + 1, graph.num_stages - first
-    parts = [down[:, 0], up[:q, 0]]
-    for x in range(0, number * n, n):
-        parts += [down[first : last + 1, x + q], up[size - 1 - last : q, x + n]]
-    # What is left on stage `first`, then up.
-    rest = np.arange(parts[-1][-1] + 1, up[q - 1, -1] + 1)
-    return np.concatenate([*parts, rest, up[q:, -1]])
-
-
 @recorded("paths")
 def test_paths_are_the_recorded_ones() -> Cases:
-    """Of every stage of small graphs, operation by operation; turns of 1F1B."""
+    """Of every stage of small graphs, operation by operation."""
     for schedule in ("1f1b", "zb-h1", "interleaved"):
         for graph, (v, _) in graphs(schedule):
             stages, devices = range(graph.num_stages), range(graph.num_devices)
@@ -85,12 +71,6 @@ def test_paths_are_the_recorded_ones() -> Cases:
             paths.append([device_path(graph, device) for device in devices])
             name = f"{schedule} {graph.num_devices} {v} {graph.micro_batches}"
             yield name, digest([[path.tolist() for path in member] for member in paths])
-    graph = schedule_graph("1f1b", 4, 12)
-    for first, last in combinations_with_replacement(range(4), 2):
-        number = (11 - (4 - first)) // (last - first + 1)
-        counts = path_counts(graph, turns(graph, first, last, number))
-        assert counts.weights[last] >= 1 + number
-        yield f"turns {first} {last}", [counts.weights.tolist(), counts.transfers.tolist()]
 
 
 def test_what_is_no_path_is_refused() -> None:
