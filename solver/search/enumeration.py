@@ -183,24 +183,27 @@ class ByRelaxation:
             self.plan = even_plan(tables, state.order, np.array(state.split))
 
     def run(self) -> bool:
-        """Whether surrogate replicas close the configuration, by bisection of times.
+        """Whether surrogate replicas close the configuration: the target, else bisection of times.
 
         A high cutoff leaves many edges: what takes long below it is often refuted below lower ones.
+        So a lower one comes first; where it is refuted, so is the target as a rule.
         """
         replica = SurrogateReplica(self.intervals, self.placer, classes_of(self.intervals))
         high, failed = self.target, None
+        trial = high - min((high - self.bound_ns) // 4, high // FIRST)
         while self.bound_ns < high and not self.stop():
-            near = high - self.bound_ns <= high // RESOLUTION
-            if near and failed is not None:
-                break
-            part = 2 if failed else 4
-            trial = high - min((high - self.bound_ns) // part, high // FIRST)
-            relaxation = Relaxation(replica, high if near else trial)
+            relaxation = Relaxation(replica, trial)
             reach_ns = self._reach_ns(relaxation)
             if reach_ns is None:
-                self.bound_ns = relaxation.cutoff
+                self.bound_ns = trial
             else:
-                high, failed = min(relaxation.cutoff, reach_ns), relaxation
+                high, failed = min(trial, reach_ns), relaxation
+            if failed is None:
+                trial = high
+                continue
+            if high - self.bound_ns <= high // RESOLUTION:
+                break
+            trial = high - min((high - self.bound_ns) // 2, high // FIRST)
         if failed is not None:
             self.follow(failed.groups)
             self._solve(failed)
