@@ -4,7 +4,7 @@ A descent gives a good split to start from: repeated best single-layer moves on 
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -19,7 +19,7 @@ from solver.enumeration.enumerate import Enumerator, below
 from solver.graph.cuts import Cuts, evaluate, join_cuts
 from solver.graph.edges import Layers, build_layers, renumbered, taken
 from solver.graph.problem import Array, SplitProblem, distinct, distinct_rows
-from solver.interrupt import Stop
+from solver.interrupt import Stop, after
 
 #: Different trade-offs of latency and bottleneck that a descent may start from.
 STARTS = 12
@@ -199,7 +199,7 @@ class _Search:
             self._keep(arcs[0], split, time)
 
     def enumerate(self, stop: Stop) -> bool:
-        """Whether nothing better is left."""
+        """Whether nothing better is left; stops with a split that is much better, too."""
         if self.layers is None or self.cuts is None or self.bound >= self.target:
             self.bound = max(self.bound, self.target)
             return True
@@ -212,16 +212,15 @@ class _Search:
             self._keep(*search.best, search.best_time)
         return bound >= self.target
 
-    def look(self, stop: Stop) -> bool:
-        """The same for a while, and again as long as that finds something much better."""
+    def look(self, stop: Stop, first: bool = False) -> bool:
+        """Whether nothing better is left; looks anew as long as that finds something much better.
+
+        first: for a while only, each time.
+        """
         while True:
             enough, edges = (1 - BETTER) * self.best_time, sum(map(len, self.layers or []))
-            asks_left = iter(range(FIRST_EXTENSIONS + edges // EDGES_PER_EXTENSION))
-
-            def pause(asks_left: Iterator[int] = asks_left) -> bool:
-                return next(asks_left, None) is None or stop()
-
-            complete = self.enumerate(pause)
+            extensions = FIRST_EXTENSIONS + edges // EDGES_PER_EXTENSION
+            complete = self.enumerate(after(extensions if first else None, stop))
             if complete or self.best_time >= enough or stop():
                 return complete
 
@@ -232,11 +231,11 @@ def solve_split(
     """Least simulated step time below `cutoff`, proved to the relative `gap`."""
     search = _Search(problem, cutoff, gap)
     search.descend(stop)
-    complete = search.look(stop)
+    complete = search.look(stop, first=True)
     if not complete and not stop():
         if SCHEDULES[problem.schedule].turns:
             search.window(stop)
-        complete = search.enumerate(stop)
+        complete = search.look(stop)
     # Edges that only splits of the target or more use are left out: nothing is known above it.
     bound = min(search.bound, search.target)
     if search.best is None:

@@ -3,6 +3,7 @@
 import pytest
 
 from solver.enumeration import engine
+from solver.enumeration import enumerate as enumerate_
 from solver.graph.edges import build_layers
 from solver.graph.problem import SplitProblem
 from solver.interrupt import after
@@ -70,6 +71,18 @@ def test_bug_what_windows_have_proved_is_not_enumerated() -> None:
     assert search.layers is not None
     search.bound = search.target
     assert search.enumerate(lambda: True)
+
+
+def test_bug_a_much_better_split_ended_the_search(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Edges and bounds are worked out anew with it, also in a search that nothing stops."""
+    values = {"FIRST_EXTENSIONS": 0, "EDGES_PER_EXTENSION": 10**9, "STARTS": 1, "SWEEPS": 0}
+    for name, value in values.items():
+        monkeypatch.setattr(engine, name, value)
+    monkeypatch.setattr(enumerate_, "CHUNK", 1)
+    for seed in range(46):
+        problem = random_chain(seed)
+        outcome = engine.solve_split(problem, NO_CUTOFF)
+        assert (outcome.bound_ns, outcome.complete) == (chain_optimum(problem), True)
 
 
 @recorded("engine")
