@@ -25,6 +25,10 @@ FOR_CHILDREN = 0.95
 _TIMER = pytest.StashKey[Timer]()
 
 
+class Killed(BaseException):
+    """Stands for a kill, which nothing catches."""
+
+
 def present(value: T | None) -> T:
     """What is there; a test fails where it is None."""
     assert value is not None

@@ -1,4 +1,4 @@
-"""What tests rest on: time limits, stored figures, faults put into modules."""
+"""What tests rest on: time limits, stored figures."""
 
 import subprocess
 from pathlib import Path
@@ -7,7 +7,6 @@ import pytest
 
 from tests import recorded
 from tests.conftest import SLOW_S, kill_children, present
-from tests.mutants import mutant, places
 
 # No test holds a run for ever, nor do the processes that it has started.
 
@@ -39,19 +38,3 @@ def test_a_figure_is_the_stored_one_or_is_said(
     for case, figure in {"a": [1, 0.2, None], "b": 2.0, "c": 1}.items():
         with pytest.raises(AssertionError, match=case):
             recorded.as_recorded("bounds", {case: figure})
-
-
-# Faults that `tests.mutants` puts into modules.
-
-TEXT = "def least(a, b):\n    return min(a, b) if a < b else a + b\n"
-
-
-def test_every_place_gets_its_faults() -> None:
-    """A comparison, a sum, min for max, and the condition negated; each changes one place."""
-    faults = [mutant(Path("m.py"), TEXT, *place) for place in places(TEXT)]
-    expected = {"a < b -> a <= b", "a + b -> a - b", "min(a, b) -> max(a, b)"}
-    assert {fault.what for fault in faults} == {*expected, "if a < b -> if not"}
-    for fault in faults:
-        first, second = fault.text.splitlines()
-        assert (fault.line, first) == (2, TEXT.splitlines()[0])
-        assert second != TEXT.splitlines()[1]

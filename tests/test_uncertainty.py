@@ -11,7 +11,7 @@ from formulations.costs.plan_costs import plan_costs
 from formulations.instance.load import parse_instance
 from solver import uncertainty
 from solver.simulate import step_time_ns
-from tests.export.stored import sharing
+from tests.export_cases import sharing
 from tests.measure.test_calibration import INSTANCE, step_of
 
 

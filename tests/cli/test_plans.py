@@ -1,13 +1,11 @@
 """What is done with plan files: `show`, `verify`, `report`, `export`, `diff`, `explain`."""
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from solver.document import PlanDocument
 from solver.files import sealed, to_json
-from solver.verify import cascade
 from tests.certified_cases import solved_document
 from tests.command_line import refused, run
 from tests.docs_pages import check_consoles
@@ -34,26 +32,6 @@ def test_verify_exits_5_for_what_is_not_proved(proved_file: Path, option: tuple[
     assert "not proved again: closed_configs[" in out
     assert "verified" not in out
     assert err.startswith(f"error: {proved_file}: nothing wrong, but ")
-
-
-def test_verify_interrupted_lists_what_is_left(
-    proved_file: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Ctrl-C during the second claim: the first is proved again, the second listed; exit code 5."""
-    outcomes = iter([cascade.searched])
-
-    def interrupted(*arguments: Any) -> Any:
-        prove = next(outcomes, None)
-        if prove is None:
-            raise KeyboardInterrupt
-        return prove(*arguments)
-
-    monkeypatch.setattr("solver.verify.cascade.searched", interrupted)
-    code, out, _ = run("verify", proved_file)
-    assert code == 5
-    assert "checked: nothing more: interrupted\n" in out
-    assert "paths 1, " in out
-    assert "not proved again: closed_configs[" in out
 
 
 def test_bug_show_took_a_forged_figure(plan_file: Path) -> None:

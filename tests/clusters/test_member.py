@@ -15,13 +15,10 @@ from solver.options import SolveOptions
 from solver.plan_figures import plan_of
 from solver.study.store import read_study, study_at
 from tests.command_line import output, run
+from tests.conftest import Killed
 from tests.small_families import searched, small_family
 
 BERT = Path(__file__).resolve().parents[2] / "instances" / "aws_bert.yaml"
-
-
-class Killed(BaseException):
-    """Stands for a kill, which nothing catches."""
 
 
 def few(nodes: int) -> Family:

@@ -17,8 +17,7 @@ from solver.export.job import Job
 from solver.export.registry import EXPORTERS
 from solver.options import ExportTarget
 from solver.simulate import step_time_ns
-from tests.export.stored import JOBS
-from tests.export_cases import ONE_STAGE, TENSOR, UNTIED, instance_of, job_of, recomputing
+from tests.export_cases import JOBS, ONE_STAGE, TENSOR, UNTIED, instance_of, job_of, recomputing
 from tests.recorded import Cases, digest, recorded
 from tests.refusals import check_refusals, refusals
 

@@ -9,8 +9,8 @@ from formulations.errors import PlanError
 from solver.evaluate.launched import Launched
 from solver.evaluate.torchtitan_run import launched
 from solver.export import torchtitan
-from tests.export.stored import JOBS, stored
-from tests.export_cases import UNTIED, instance_of, job_of
+from tests.export.stored import stored
+from tests.export_cases import JOBS, UNTIED, instance_of, job_of
 from tests.recorded import Cases, digest, recorded
 from tests.refusals import refusals
 

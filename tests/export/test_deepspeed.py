@@ -3,8 +3,8 @@
 import json
 
 from solver.export import deepspeed
-from tests.export.stored import JOBS, check_exports
-from tests.export_cases import ONE_STAGE, job_of
+from tests.export.stored import check_exports
+from tests.export_cases import JOBS, ONE_STAGE, job_of
 
 CUTS = (0, 9, 18, 24, 34)
 

@@ -14,8 +14,8 @@ from solver.export import megatron
 from solver.export.job import HOSTS, Job, host_names, name_clash
 from solver.export.registry import EXPORTERS
 from tests.export.read_back import check_files
-from tests.export.stored import JOBS, check_exports
-from tests.export_cases import instance_of, job_of
+from tests.export.stored import check_exports
+from tests.export_cases import JOBS, instance_of, job_of
 
 test_ranks_and_pieces_are_as_stored = check_exports("megatron")
 test_modules_and_sums_are_as_stored = check_exports("torchtitan")

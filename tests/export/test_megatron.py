@@ -14,8 +14,8 @@ from solver.export import megatron
 from solver.export.job import Piece
 from solver.export.megatron import parsed, written
 from solver.export.megatron_bridge import provided
-from tests.export.stored import JOBS, check_exports
-from tests.export_cases import UNEVEN, instance_of
+from tests.export.stored import check_exports
+from tests.export_cases import JOBS, UNEVEN, instance_of
 from tests.recorded import as_recorded, digest
 from tests.refusals import refusals
 

@@ -8,7 +8,8 @@ from unittest.mock import MagicMock
 import pytest
 
 from solver.export import megatron_bridge
-from tests.export.stored import JOBS, check_exports
+from tests.export.stored import check_exports
+from tests.export_cases import JOBS
 from tests.recorded import as_recorded
 
 test_files_are_as_stored = check_exports("megatron-bridge")

@@ -10,8 +10,8 @@ from formulations.space.launch import model_obstacles
 from solver.export.job import Job
 from solver.export.registry import EXPORTERS, exported
 from tests.export.read_back import check_files
-from tests.export.stored import JOBS
 from tests.export_cases import (
+    JOBS,
     ONE_STAGE,
     TENSOR,
     UNEVEN,

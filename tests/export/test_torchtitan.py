@@ -4,7 +4,8 @@ import pytest
 
 from solver.export import torchtitan
 from solver.export.torchtitan import Field
-from tests.export.stored import JOBS, check_exports
+from tests.export.stored import check_exports
+from tests.export_cases import JOBS
 
 test_files_are_as_stored = check_exports("torchtitan")
 

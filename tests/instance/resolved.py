@@ -1,4 +1,4 @@
-"""What instance files resolve to, for recorded figures, and the lines of broken files.
+"""Instance files that tests start from, and what others resolve to; the lines of broken files.
 
 tests/data/errors.txt lists every broken file and the lines that loading it must print; {gpus},
 {links} and {workloads} stand for the names in the catalogues.
@@ -12,21 +12,33 @@ import pytest
 
 from formulations.errors import InstanceError
 from formulations.instance import Instance
+from formulations.instance.documents import parse_document
 from formulations.instance.load import load_family, load_instance, parse_instance
-from formulations.instance.machines import gpu_catalogue, link_catalogue
+from formulations.instance.machines import gpu_catalogue, link_catalogue, links_of
 from formulations.instance.resolve_workload import workload_catalogue
 from formulations.instance.targets import TARGETS
-from tests.conftest import ROOT
+from tests.conftest import ROOT, text_of
 from tests.random_spaces import written_instance
 from tests.recorded import digest
 
-DATA = Path("tests/data")
+DATA = ROOT / "tests" / "data"
+BROKEN = Path("tests/data")
 EXPECTED: dict[str, list[str]] = {}
-for _row in (ROOT / DATA / "errors.txt").read_text(encoding="utf-8").splitlines():
+for _row in (DATA / "errors.txt").read_text(encoding="utf-8").splitlines():
     _name, _line = _row.split(" | ", maxsplit=1)
     EXPECTED.setdefault(_name, []).append(_line)
 #: best_known.yaml lists results and is no instance.
 SHIPPED = sorted(path for path in ROOT.glob("instances/*.yaml") if path.stem != "best_known")
+MINIMAL, PROFILE = text_of("minimal.txt"), text_of("profile.txt")
+#: A catalogue of one GPU type and its link.
+ONE_GPU = text_of("one_gpu.txt")
+LINKS = links_of(
+    parse_document("links: {L: {bandwidth: 8 Gbit/s, latency: 1 us, source: s}}", "links.yaml")
+)
+
+
+def parsed(text: str, folder: Path = DATA) -> Instance:
+    return parse_instance(text, "x.yaml", folder)
 
 
 @cache
@@ -67,7 +79,7 @@ def check_lines(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for key, names in lists.items():
         expected = expected.replace(f"{{{key}}}", ", ".join(names))
     with pytest.raises(InstanceError) as caught:
-        load_instance(DATA / name)
+        load_instance(BROKEN / name)
     assert (str(caught.value), caught.value.exit_code) == (expected, 2)
 
 

@@ -8,8 +8,7 @@ from formulations.instance import Cluster, ZoneLink
 from formulations.instance.cluster import joined_group
 from formulations.instance.load import parse_family
 from tests.conftest import text_of
-from tests.instance.resolved import broken, shipped
-from tests.instance_texts import DATA, MINIMAL, parsed
+from tests.instance.resolved import DATA, MINIMAL, broken, parsed, shipped
 from tests.random_configs import zoned
 from tests.recorded import Cases, digest, recorded
 from tests.small_instances import random_instance

@@ -13,8 +13,7 @@ from formulations.errors import InstanceError
 from formulations.instance import Instance
 from formulations.instance.length_classes import classes_of, log_normal_classes
 from tests.conftest import present
-from tests.instance.resolved import broken
-from tests.instance_texts import parsed
+from tests.instance.resolved import broken, parsed
 from tests.recorded import Cases, digest, recorded
 
 test_lines = broken("lengths_")

@@ -10,9 +10,8 @@ import pytest
 from formulations.errors import InstanceError
 from formulations.lengths.row_times import of_rows
 from tests.conftest import text_of
-from tests.instance.resolved import broken
+from tests.instance.resolved import broken, parsed
 from tests.instance.test_length_classes import HEAD, LENGTHS, classes
-from tests.instance_texts import parsed
 from tests.recorded import as_recorded, digest
 
 test_lines = broken("lengths_")

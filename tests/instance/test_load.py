@@ -7,8 +7,7 @@ import pytest
 from formulations.errors import InstanceError
 from formulations.instance import load
 from tests.conftest import ROOT
-from tests.instance.resolved import DATA, EXPECTED, check_lines, instances
-from tests.instance_texts import MINIMAL, PROFILE, parsed
+from tests.instance.resolved import DATA, EXPECTED, MINIMAL, PROFILE, check_lines, instances, parsed
 from tests.recorded import as_recorded, digest
 
 SCHEMA = load.instance_json_schema()
@@ -20,7 +19,7 @@ def test_broken_file_gives_its_lines(name: str, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_every_broken_file_is_listed() -> None:
-    files = {path.name for path in (ROOT / DATA).glob("*.yaml")}
+    files = {path.name for path in DATA.glob("*.yaml")}
     assert {name for name in files if not name.endswith("_times.yaml")} == set(EXPECTED)
 
 

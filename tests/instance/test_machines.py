@@ -7,8 +7,7 @@ from formulations.instance.machines import gpu_catalogue, gpus_of
 from formulations.instance.workload import PRECISIONS, Precision
 from formulations.units import parse_quantity
 from tests.conftest import text_of
-from tests.instance.resolved import broken
-from tests.instance_texts import LINKS, MINIMAL, ONE_GPU, parsed
+from tests.instance.resolved import LINKS, MINIMAL, ONE_GPU, broken, parsed
 from tests.recorded import Cases, digest, recorded
 
 GPUS = gpu_catalogue()

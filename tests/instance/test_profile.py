@@ -5,8 +5,7 @@ import pytest
 from formulations.instance import Profile, ProfileEntry
 from formulations.instance.profile import Calibration, covered_degrees
 from tests.conftest import present
-from tests.instance.resolved import broken, shipped
-from tests.instance_texts import MINIMAL, PROFILE, parsed
+from tests.instance.resolved import MINIMAL, PROFILE, broken, parsed, shipped
 from tests.recorded import Cases, digest, recorded
 
 test_lines = broken("profile", "calibration")

@@ -101,12 +101,3 @@ def test_values_and_messages_are_the_recorded_ones() -> None:
     as_recorded("record", figures)
     outer = Outer(inner=Inner(a=5))
     assert (outer.but(inner={"b": 7}).inner, outer.inner) == (Inner(a=5, b=7), Inner(a=5))
-
-
-def test_texts_below_fields_are_their_meanings() -> None:
-    """Inherited ones too, by the names in files."""
-    gpu = SCHEMA["$defs"]["GpuFile"]["properties"]
-    assert gpu["memory"]["description"] == "Memory that CUDA can allocate, such as 79.1 GiB."
-    assert gpu["measured_in"]["description"] == "Precisions of the times that they were fitted to."
-    assert gpu["name"]["description"] == "Name in reports and in the profile."
-    assert SCHEMA["properties"]["cluster"]["description"] == "The machines."

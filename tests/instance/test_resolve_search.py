@@ -5,8 +5,7 @@ from itertools import product
 from formulations.instance import Instance
 from formulations.instance.targets import TARGETS
 from tests.conftest import ROOT
-from tests.instance.resolved import broken, drawn, section
-from tests.instance_texts import PROFILE, parsed
+from tests.instance.resolved import PROFILE, broken, drawn, parsed, section
 from tests.recorded import as_recorded, digest
 
 test_lines = broken(

@@ -10,8 +10,7 @@ from formulations.instance.huggingface import config_name
 from formulations.instance.machines import gpu_catalogue
 from formulations.instance.workload import PRECISIONS, Workload
 from tests.architectures import PUBLISHED
-from tests.instance.resolved import broken, instances
-from tests.instance_texts import MINIMAL, parsed
+from tests.instance.resolved import MINIMAL, broken, instances, parsed
 from tests.recorded import Cases, digest, recorded
 
 WORKLOADS = resolve_workload.workload_catalogue()

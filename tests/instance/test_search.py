@@ -3,8 +3,7 @@
 import pytest
 
 from formulations.instance.search import Overlap, SearchSpace, overlap_catalogue, plain_schedules
-from tests.instance.resolved import broken
-from tests.instance_texts import MINIMAL, parsed
+from tests.instance.resolved import MINIMAL, broken, parsed
 
 test_lines = broken("zero", "schedule", "overlap", "interleaved")
 

@@ -11,8 +11,7 @@ from formulations.errors import InstanceError
 from formulations.instance.documents import json_document
 from formulations.instance.record import Name, Record
 from formulations.instance.validation import validated, written_kind
-from tests.instance.resolved import broken
-from tests.instance_texts import MINIMAL, PROFILE, parsed
+from tests.instance.resolved import MINIMAL, PROFILE, broken, parsed
 from tests.refusals import refusals
 
 

@@ -175,12 +175,8 @@ def front_in_time() -> str:
 def body(page: str) -> str:
     """A page without the style that all pages share; of charts, their texts."""
     shown = page.partition("<body>")[2]
-    return re.sub(r"<svg.*?</svg>", lambda svg: "; ".join(texts_of(svg[0])), shown, flags=re.DOTALL)
-
-
-def texts_of(svg: str) -> list[str]:
-    """All texts of a chart."""
-    return re.findall(r"<text[^>]*>(.*?)</text>", svg)
+    text = re.compile(r"<text[^>]*>(.*?)</text>")
+    return re.sub("(?s)<svg.*?</svg>", lambda svg: "; ".join(text.findall(svg[0])), shown)
 
 
 def charted(draw: Callable[[Axes], None]) -> str:

@@ -17,7 +17,7 @@ from solver.interrupt import Stop
 from solver.result import Status
 from solver.study.store import StudyError, open_study, read_study
 from solver.templates import generate
-from tests.conftest import present, text_of
+from tests.conftest import Killed, present, text_of
 from tests.random_configs import zoned
 from tests.seeds import one_each
 from tests.small_instances import random_instance
@@ -170,10 +170,6 @@ def test_micro_batch_that_divides_no_step_is_refused(
 
 
 FOUR = fleet_instance(4)
-
-
-class Killed(BaseException):
-    """Stands for a kill, which nothing catches."""
 
 
 def templates(path: Path | None, options: generate.TemplateOptions = ONE) -> TemplatesDocument:
