@@ -179,6 +179,8 @@ def least_ns(mixed: Mixed, tours: Iterator[Tour]) -> int | None:
 
 SMALL = text_of("spaces/lengths.yaml")
 OTHER_NODE = "    - {name: b, gpu: A10, gpus_per_node: 4, nodes: 1, inter_node: EFA 4x100G}\nsearch"
+#: Few strategies of both nodes.
+MIXED = {"search: {": f"{OTHER_NODE}: {{tensor_parallel: [1, 2], "}
 
 
 def small(**changes: str) -> Instance:

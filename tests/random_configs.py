@@ -221,6 +221,7 @@ def random_config(instance: Instance, seed: int, most_stages: int = 3) -> Config
     return rng.choice(rng.choice([wide or deep or known, deep or known])) if known else None
 
 
+@cache
 def random_tables(
     seed: int, zones: bool = False, schedule: ScheduleName | None = None
 ) -> CostTables:
@@ -355,5 +356,6 @@ def recomputing(instances: Iterable[Instance]) -> PlanDocument:
     raise AssertionError("no instance recomputes")
 
 
+@cache
 def cramped_tables(seed: int, schedule: str = "1f1b") -> CostTables:
     return build_tables(*cramped_instance(seed, schedule))

@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Sequence
+from functools import cache
 from itertools import count
 from pathlib import Path
 from typing import Any, get_args
@@ -119,6 +120,7 @@ def written_instance(seed: int, target: Target) -> str:
     return yaml.safe_dump(written)
 
 
+@cache
 def random_space(seed: int, target: Target) -> Instance:
     """An instance that is not refused, with a configuration at least."""
     for number in count(1000 * seed):

@@ -101,19 +101,19 @@ def test_functions_say_what_their_commands_print(
     options = f"--degrees={DEGREES}", f"--order={ORDER}", "--time-limit=0"
     evaluated = hetplan.evaluate(SMALL, degrees=DEGREES, order=ORDER, time_limit_s=0)
     explained = hetplan.explain(plan_file, time_limit_s=60)
-    subsets = hetplan.pareto(SMALL, subsets=True, gap=0.05)
     mixed = hetplan.lengths(MIXED)
     moved = hetplan.switch(plan_file, plan_file)
     narrow = tmp_path / "narrow.yaml"
     search = "search: {tensor_parallel: [1], zero: [1], micro_batch: [4, 8], target: any}\n"
     narrow.write_text(CLUSTER.read_text("utf-8") + search, encoding="utf-8")
     listed = hetplan.shortlist(narrow, 2)
+    subsets = hetplan.pareto(narrow, subsets=True, gap=0.05)
     commands = {
         ("shortlist", narrow, "--count=2", "--workers=1"): listed.summary(),
         ("evaluate", SMALL, *options): evaluated.summary(),
         ("explain", plan_file, "--workers=1"): explained.summary(),
         ("diff", plan_file, plan_file): hetplan.diff(plan_file, plan_file),
-        ("pareto", SMALL, "--subsets", "--gap=0.05", "--workers=1"): subsets.summary(),
+        ("pareto", narrow, "--subsets", "--gap=0.05", "--workers=1"): subsets.summary(),
         ("switch", plan_file, plan_file): moved.summary(),
     }
     for command, said in commands.items():
@@ -124,7 +124,7 @@ def test_functions_say_what_their_commands_print(
     for result in (subsets, mixed, moved, evaluated, evaluated.solution, explained, listed):
         assert re.fullmatch(rf"<{type(result).__name__}: .{{1,100}}>", repr(result))
         assert result._repr_html_().startswith("<pre>")
-    assert subsets.rows()[0]["nodes of a100"] == 1
+    assert subsets.rows()[0]["nodes of big"] == 1
     assert len(subsets.solutions()) == len(subsets.rows())
     monkeypatch.setitem(sys.modules, "pandas", SimpleNamespace(DataFrame=tuple))
     assert subsets.to_frame() == tuple(subsets.rows())
@@ -241,16 +241,15 @@ def test_instances_are_made_of_mappings_and_changed() -> None:
 
 def test_a_sweep_is_the_solutions_side_by_side() -> None:
     """Each by its name, also one without a plan; bars up to the step time."""
-    small = hetplan.load(SMALL)
+    small = hetplan.load(CLUSTER).with_(search={"micro_batch": [4]})
     none = small.with_(limits={"max_step_time": "1 us"})
-    swept = hetplan.sweep(
-        {"all": SMALL, "a10": small.with_(nodes={"a100": 0}), "none": none}, gap=0.5
-    )
-    alone = hetplan.solve(SMALL, gap=0.5)
+    slow = small.with_(nodes={"big": 0})
+    swept = hetplan.sweep({"all": small, "slow": slow, "none": none}, gap=0.5)
+    alone = hetplan.solve(small, gap=0.5)
     assert [row["status"] for row in swept.rows()][2] == "infeasible"
     assert swept.solutions["all"].step_time_s == swept.rows()[0]["step_time_s"] == alone.step_time_s
     axes = swept.plot(Figure().subplots())
     tops = [cast("Any", bar).get_y() + cast("Any", bar).get_height() for bar in axes.patches]
-    steps = [present(swept.solutions[name].step_time_s) for name in ("all", "a10")]
+    steps = [present(swept.solutions[name].step_time_s) for name in ("all", "slow")]
     assert tops[2:] == pytest.approx(steps)
-    assert [line.split()[0] for line in swept.summary().splitlines()[2:]] == ["all", "a10", "none"]
+    assert [line.split()[0] for line in swept.summary().splitlines()[2:]] == ["all", "slow", "none"]

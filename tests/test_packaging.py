@@ -121,7 +121,7 @@ PLANNER = {"numpy", "rich", "yaml", "formulations.instance", "solver.search", "s
     [
         (["--help"], {*ENGINES, *PLANNER, "pydantic"}),
         (["solve", "--help"], {*ENGINES, *PLANNER}),  # newer Typer needs pydantic
-        (["solve", "instances/hetero_small.yaml"], ENGINES),
+        (["solve", "tests/data/solved/unlike_ends.yaml"], ENGINES),
     ],
 )
 def test_commands_load_what_they_need(arguments: list[str], unneeded: set[str]) -> None:

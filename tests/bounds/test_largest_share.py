@@ -27,7 +27,7 @@ def test_bounds_are_the_recorded_ones(monkeypatch: pytest.MonkeyPatch) -> Cases:
         intervals, stop = Intervals(costs), after(5, lambda: False)
         bounds = [config_bound_ns(intervals, ns) for ns in (NO_CUTOFF, costs.least_work_ns)]
         yield name, [*bounds, config_bound_ns(intervals, costs.longest_ns, stop)]
-    for name, problem in problems().items():
+    for name, problem in list(problems().items())[::2]:
         best = best_ns(name)
         if best is None or problem.chunks > 1:
             continue

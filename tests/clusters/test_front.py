@@ -6,7 +6,6 @@ from functools import cache
 import pytest
 
 from formulations.errors import PlannerError
-from formulations.instance import NodeGroup
 from formulations.instance.instance import Family, Preemption
 from formulations.instance.machines import Spot
 from solver.clusters.front import MOST_USD, Figures, Front, Measure, Wanted
@@ -100,16 +99,13 @@ def test_limits_are_of_steps_that_are_kept(
         assert sorted(ours) == [pytest.approx(figure) for figure in best]
 
 
-def free_groups(seed: int) -> tuple[NodeGroup, ...]:
-    groups = small_family(seed).instance.cluster.groups
-    return tuple(group.but(price_usd_per_hour=0.0) for group in groups)
-
-
 @recorded("front")
 def test_fronts_are_the_recorded_ones() -> Cases:
     """Of plans offered in turn: figures, cutoffs, and what dominates half of them."""
     for seed in SEEDS:
-        free = small_family(seed).but(instance={"cluster": {"groups": free_groups(seed)}})
+        groups = small_family(seed).instance.cluster.groups
+        groups = tuple(group.but(price_usd_per_hour=0.0) for group in groups)
+        free = small_family(seed).but(instance={"cluster": {"groups": groups}})
         spot = spot_family(seed)
         measures = [Measure(spot), Measure(small_family(seed), "subsets"), Measure(free)]
         measures += [Measure(spot, "time"), Measure(spot, "money")]

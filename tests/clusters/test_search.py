@@ -70,7 +70,7 @@ def test_bug_nodes_that_idle_were_not_paid_from_the_budget() -> None:
 
 def test_bug_family_with_degrees_per_stage() -> None:
     """Configurations that whole blocks bound no further stopped the search."""
-    family = small_family(SEEDS[2])
+    family = small_family(SEEDS[2], (1, 0))
     wider = family.but(instance={"search": {"degrees": "per_stage"}})
     times = {counts: solve(wider.member(counts)).step_time_ns for counts in wider.members()}
     measure = Measure(wider)

@@ -21,7 +21,7 @@ def first(search: ConfigSearch, below_ns: int) -> State | None:
 
 @pytest.mark.parametrize("schedule", WITH_NEW)
 @pytest.mark.parametrize(
-    "seeds", [range(20), pytest.param(range(20, 80), marks=pytest.mark.slow)], ids=["few", "many"]
+    "seeds", [range(12), pytest.param(range(12, 80), marks=pytest.mark.slow)], ids=["few", "many"]
 )
 def test_plans_are_the_recorded_ones_and_get_better(
     seeds: range, schedule: ScheduleName | None
@@ -53,7 +53,7 @@ def test_plans_are_the_recorded_ones_and_get_better(
 @recorded("config_search")
 def test_plans_of_many_layers_and_nodes_are_the_recorded_ones(uneven: bool) -> Cases:
     """Four stages of four nodes of three kinds, orders of which many are near."""
-    for seed in range(8):
+    for seed in range(5):
         tables = wide_tables(seed)
         instance = tables.instance
         if uneven:

@@ -20,7 +20,7 @@ def test_plans_of_every_feature_are_the_recorded_ones(monkeypatch: pytest.Monkey
         instance = random_space(seed, "any")
         if seed % 2:
             instance = instance.but(objective={"minimize": "cost_per_step"})
-        space, surveyed = spread(instance, 30), []
+        space, surveyed = spread(instance, 12), []
         plans = list(local_plans(space, TimeTables(instance), seed))
         best = plans[-1][1] if plans else 0
         for below in (float("inf"), 1.5 * best, best):

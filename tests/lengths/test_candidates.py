@@ -15,7 +15,7 @@ from solver.lengths import candidates as module
 from solver.lengths.candidates import _variants, candidates, found_strategies, switch_times, useful
 from solver.study.store import open_study
 from tests.command_line import output
-from tests.mixed_lengths import OTHER_NODE, small
+from tests.mixed_lengths import MIXED, small
 from tests.recorded import Cases, digest, recorded
 
 #: Sequences for which memory is too small where a GPU holds much.
@@ -24,7 +24,7 @@ LONG = {"8000, count: 2": "200000, count: 1", "search: {": "search: {tensor_para
 
 @cache
 def strategies(name: str) -> tuple[Instance, list[row_times.PlanRows]]:
-    instance = small(**{"long": LONG, "mixed": {"search": OTHER_NODE}}.get(name, {}))
+    instance = small(**{"long": LONG, "mixed": MIXED}.get(name, {}))
     return instance, found_strategies(instance, lambda done, total: None)
 
 

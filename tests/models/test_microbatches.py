@@ -7,7 +7,7 @@ from tests.twins import check_sizes
 
 
 def test_models_are_the_recorded_ones() -> None:
-    for seed in range(0, 40, 4):
+    for seed in range(0, 40, 8):
         tables = random_tables(seed)
         split = next(brute_force.all_splits(tables))
         for most in (None, 2):

@@ -17,7 +17,7 @@ def draw(low: float, high: float) -> str:
         log_axis(axes, "x", low, high)
         axes.legend()
 
-    return picture("two & two", line, line, line, columns=2)
+    return picture("two & two", line, line, columns=1)
 
 
 def texts(svg: str) -> list[str]:
@@ -30,11 +30,12 @@ def texts(svg: str) -> list[str]:
     [(900, 120_000, {"1,000", "2,000", "50,000"}), (35, 65, {"40", "45", "60"})],
 )
 def test_logarithmic_axes_have_round_numbers(low: float, high: float, ticks: set[str]) -> None:
-    written = texts(draw(low, high))
+    drawn = draw(low, high)
+    written = texts(drawn)
     assert ticks < set(written)
-    assert written.count("a < b") == 3
+    assert written.count("a < b") == 2
     assert "two & two" in written
-    assert draw(low, high) == draw(low, high)
+    assert drawn == draw(low, high)
 
 
 def test_a_part_of_a_page_has_its_colours() -> None:

@@ -138,7 +138,8 @@ def rented(seed: int, prices: tuple[float, ...], longest_s: float | None = None)
 @cache
 def searches() -> dict[str, list[object]]:
     """Of whole searches, to gaps and within limits, what they say and how much work they were."""
-    asked = {f"{name} 1": make(1) for name, make in SPACES.items()}
+    seeds = dict.fromkeys(SPACES, 1) | {"schedules": 4, "groups": 4}
+    asked = {f"{name} {seed}": SPACES[name](seed) for name, seed in seeds.items()}
     asked |= {f"stages {seed}": stage_instance(seed) for seed in (0, 2)}
     asked |= {f"rented {seed}": rented(seed, (1.0, 0.3), 0.2 * (seed % 3)) for seed in range(3, 7)}
     told = dict[str, list[object]]()

@@ -46,7 +46,7 @@ def test_planted_wrong_bound_gives_exit_code_1(monkeypatch: pytest.MonkeyPatch) 
         return replace(result, bound=(result.bound or 0) * 1.001)
 
     monkeypatch.setattr(module, "solve", wrong_solve)
-    small = ROOT / "instances" / "hetero_small.yaml"
+    small = ROOT / "tests" / "data" / "solved" / "unlike_ends.yaml"
     code, out, _ = run("cross-check", small, "--method", "local", "--method", "exact", "--json")
     assert code == 1
     contradictions = json.loads(out)["contradictions"]

@@ -81,7 +81,7 @@ def test_bug_gap_with_a_budget_never_makes_an_instance_infeasible(seed: int) -> 
 
 def test_time_limit_returns_the_incumbent_with_its_gap() -> None:
     """A search that stops early keeps its plan and a valid bound; minutes do not prove this one."""
-    options = SolveOptions(time_limit_s=2.0)
+    options = SolveOptions(time_limit_s=1.0)
     result = solve(load_instance(ROOT / "bench/hard/zones_uneven_28_gpus.yaml"), options)
     assert result.status is Status.FEASIBLE
     assert 0 < present(result.gap) < 1
@@ -115,7 +115,7 @@ def never_end(*_: object) -> None:
 
 @pytest.mark.parametrize(
     ("engine", "limit_s", "termination"),
-    [(interrupt, None, Termination.INTERRUPTED), (never_end, 1.0, Termination.TIME_LIMIT)],
+    [(interrupt, None, Termination.INTERRUPTED), (never_end, 0.5, Termination.TIME_LIMIT)],
 )
 def test_bug_an_engine_that_seldom_asks_kept_no_limit(
     engine: object, limit_s: float | None, termination: Termination, monkeypatch: pytest.MonkeyPatch

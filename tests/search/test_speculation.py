@@ -29,7 +29,7 @@ from tests.small_instances import random_instance
 from tests.verify.forgeries import said
 
 PATH = Path(__file__).resolve().parents[2] / "instances" / "hetero_small.yaml"
-SMALL = load_instance(PATH)
+SMALL = load_instance(PATH).but(search={"micro_batch": (4,)})
 TWO = SolveOptions(workers=2)
 forks = pytest.mark.skipif(not Forks.possible(), reason="no forks here")
 

@@ -36,7 +36,7 @@ from tests.seeds import each_of, few_and_many
 from tests.small_instances import random_instance
 from tests.verify.forgeries import reshelve, said
 
-SMALL = load_instance(ROOT / "instances" / "hetero_small.yaml")
+SMALL = load_instance(ROOT / "instances" / "hetero_small.yaml").but(search={"micro_batch": (4,)})
 NUMBER = TypeAdapter(int)
 FORK = multiprocessing.get_context("fork")
 

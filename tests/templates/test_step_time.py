@@ -16,7 +16,7 @@ def test_templates_are_the_recorded_ones(split: NodeSplit) -> Cases:
 
     Without any time there is a template all the same, and the bound is below the optimum.
     """
-    for seed in range(0, 12, 3):
+    for seed in range(0, 12, 4):
         costs, m = place_costs_of(seed, split), 1 + seed % 9
         for nodes, finals in finals_of(costs.several).items():
             best = best_template(costs, finals, m, lambda: False)

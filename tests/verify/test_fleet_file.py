@@ -46,7 +46,7 @@ def test_what_is_said_of_forged_fleets(recovered: FleetDocument) -> None:
 
 #: Of designs that are given, not searched for.
 UNCLAIMED = "that no pipeline is faster, which is not claimed of designs [0, 1]"
-SEEDS = (1, 13, 31)
+SEEDS = (1, 31)
 
 
 def designs(instance: Instance) -> tuple[Design, ...]:

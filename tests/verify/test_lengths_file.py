@@ -21,7 +21,7 @@ from solver.switching.quickest import switch_document
 from solver.verify import Effort, verify_lengths, verify_switch
 from solver.verify.lengths_file import least_ascending_ns
 from tests.conftest import present
-from tests.mixed_lengths import OTHER_NODE, ascending_tours, least_ns, random_mixed, small
+from tests.mixed_lengths import MIXED, ascending_tours, least_ns, random_mixed, small
 from tests.recorded import as_recorded
 from tests.seeds import each_of, one_each
 from tests.small_instances import expert_instance, random_instance
@@ -79,7 +79,7 @@ SWITCHING = (
     ("8000, count: 2}", "40000, count: 1}"),
     ("layers: 8", "layers: 14"),
 )
-PADDED = (("count: 2}]", "count: 2}]\n  rows: padded"), ("search", OTHER_NODE))
+PADDED = (("count: 2}]", "count: 2}]\n  rows: padded"), *MIXED.items())
 SHARDED = (("search: {zero: 1}", "search: {target: any, zero: [3]}"),)
 
 
