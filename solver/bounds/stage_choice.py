@@ -26,20 +26,18 @@ looked at are those by which GPUs of all groups do equally much, some in which o
 or less, and these with 1 / p.
 """
 
+from dataclasses import replace
 from functools import lru_cache
 
 import numpy as np
 
-from formulations.costs.collectives import ALL_REDUCE, ring_latency_s
-from formulations.costs.compute import TimeColumns
-from formulations.costs.sharding import message_lanes
-from formulations.costs.stage_places import with_places
-from formulations.costs.tables import embedding_bytes, send_bytes
+from formulations.costs.stage_places import StagePlacer, stage_tables
+from formulations.costs.tables import CostTables
 from formulations.instance import Instance
 from formulations.plan import Configuration, Place, num_gpus
 from formulations.schedules.registry import SCHEDULES
 from formulations.space.slots import stage_places
-from formulations.units import NANOSECONDS_PER_SECOND, ceil_div
+from formulations.units import ceil_div
 from solver.graph.problem import Numbers
 
 #: What one group's weight is multiplied by.
@@ -49,40 +47,6 @@ MEANS = (0.0, 0.3, 0.6, 0.9)
 TAKEN = (1 / 3, 2 / 3, 1.0)
 #: Relative noise of the floats, and more.
 _NOISE = 1e-9
-
-
-class _End:
-    """Of a stage at a place: its nodes, and what its links take of messages and embeddings."""
-
-    def __init__(self, instance: Instance, config: Configuration, place: Place) -> None:
-        self.instance, self.degrees = instance, place[1]
-        self.group = instance.cluster.groups[place[0]]
-        self.num_nodes = ceil_div(config.dp * self.degrees.width, self.group.gpus_per_node)
-        self.slots = config.dp // self.num_nodes
-        num_tensors = min(layer.output_tensors for layer in instance.workload.layers)
-        self.size = num_tensors * send_bytes(instance, self.degrees, config.micro_batch)
-
-    @property
-    def inside_s(self) -> float:
-        """A message inside a node."""
-        link = self.group.intra_node
-        return self.size / link.bandwidth_bytes_per_s + link.latency_s
-
-    @property
-    def outside_s(self) -> float:
-        """Messages of all its replicas on a node, out of it."""
-        link, tp = self.group.inter_node, self.degrees.tp
-        size = message_lanes(self.instance, self.degrees, tp) * self.slots * self.size
-        gathers = (tp - 1) * self.inside_s if self.instance.gathers_messages(tp) else 0.0
-        return size / link.bandwidth_bytes_per_s + link.latency_s + gathers
-
-    def tied_s(self, apart: bool) -> float:
-        """All-reduce of tied embeddings, if the outer stages are on two nodes or on one."""
-        size = embedding_bytes(self.instance, self.degrees.tp, 2)
-        link = self.group.inter_node if apart else self.group.intra_node
-        lanes = self.degrees.width * self.slots if apart else 1
-        latency_s = ring_latency_s(ALL_REDUCE, 2, link.latency_s)
-        return (lanes * size / link.bandwidth_bytes_per_s + latency_s) * (size > 0)
 
 
 def _loads(by_gpus: Numbers, pp: int, kept: float) -> Numbers:
@@ -103,21 +67,27 @@ class StageChoice:
 
     def __init__(self, instance: Instance) -> None:
         self.instance = instance
-        self._columns = lru_cache(maxsize=None)(self._times)
-        self._weights = lru_cache(maxsize=None)(self._candidates)
+        self._tables = lru_cache(maxsize=None)(self._tables_of)
+        self._times = lru_cache(maxsize=None)(self._times_of)
+        self._weights = lru_cache(maxsize=None)(self._weights_of)
+        self._once = lru_cache(maxsize=None)(self._once_of)
         self.counts = np.array([run.count for run in instance.workload.layer_runs])
         self.first = np.cumsum(self.counts) - self.counts
 
-    def _times(self, config: Configuration, places: tuple[Place, ...]) -> tuple[Numbers, Numbers]:
-        """[U, C] ns of forward, and of both, of a layer of every run at every place."""
-        wide, by_place = with_places(self.instance, config, places)
-        times = TimeColumns(wide).times(by_place.degrees, config.micro_batch, config.recompute[0])
-        forward = times.forward_ns[self.first].astype(np.float64)
-        return forward, forward + times.backward_ns[self.first]
+    def _tables_of(self, config: Configuration, places: tuple[Place, ...]) -> CostTables:
+        return stage_tables(self.instance, config, places)
 
-    def _candidates(self, config: Configuration, places: tuple[Place, ...]) -> Numbers:
+    def _times_of(
+        self, config: Configuration, places: tuple[Place, ...]
+    ) -> tuple[Numbers, Numbers]:
+        """[U, C] ns of forward, and of both, of a layer of every run at every place."""
+        tables = self._tables(config, places)
+        forward, backward = tables.forward_ns[self.first], tables.backward_ns[self.first]
+        return forward.astype(np.float64), (forward + backward).astype(np.float64)
+
+    def _weights_of(self, config: Configuration, places: tuple[Place, ...]) -> Numbers:
         """[K, C] weights over their sum for all GPUs, times the GPUs of a slot."""
-        _, work = self._columns(config, places)
+        _, work = self._times(config, places)
         group = np.array([j for j, _ in places])
         width = np.array([degrees.width for _, degrees in places])
         busy = self.counts @ (work * width)
@@ -139,24 +109,31 @@ class StageChoice:
         most_width = num_gpus(self.instance, config) // config.dp - (config.pp - 1) * least_width
         places = tuple(place for place in places if place[1].width <= most_width)
         key = config.model_copy(update={"dp": 1, "pp": 2, "zero": 0, "schedule": "1f1b"})
-        forward, work = self._columns(key, places)
+        forward, work = self._times(key, places)
         m = self.instance.workload.global_batch // config.micro_batch // config.dp
         kept = self._left(config, m, forward, work)
         loads = _loads(config.dp * self._weights(key, places), config.pp, kept)[:, None]
         busy = (m * work * loads).min(axis=2) @ self.counts
-        filled = (work * (1 + kept * loads)).min(axis=2) @ self.counts + self._once(config, places)
-        return int(max(busy.max(), filled.max()) * (1 - _NOISE))
+        filled = (work * (1 + kept * loads)).min(axis=2) @ self.counts
+        crossing, far_ns, near_ns, tied_ns = self._once(key, places, config.dp)
+        transfers_ns = crossing * far_ns + max(0, config.pp - 1 - crossing) * near_ns
+        once_ns = 2 * transfers_ns + tied_ns
+        return int(max(busy.max(), filled.max() + once_ns) * (1 - _NOISE))
 
-    def _once(self, config: Configuration, places: tuple[Place, ...]) -> float:
-        """Ns of transfers of one micro-batch, both ways, and of tied embeddings."""
-        ends = [_End(self.instance, config, place) for place in places]
+    def _once_of(
+        self, config: Configuration, places: tuple[Place, ...], dp: int
+    ) -> tuple[int, int, int, int]:
+        """Messages that cross nodes, least such message and least of all, tied embeddings; ns.
+
+        For `dp` replicas.
+        """
+        tables, each = self._tables(config, places), range(len(places))
+        placer = StagePlacer(replace(tables, config=tables.config.but(dp=dp)))
         nodes = sum(config.nodes_used)
-        far = min(end.outside_s for end in ends)
-        near = min(far, *(end.inside_s for end in ends))
-        crossing = ceil_div(nodes, max(end.num_nodes for end in ends)) - 1
-        transfers = crossing * far + max(0, config.pp - 1 - crossing) * near
-        tied = min(end.tied_s(nodes > 1) for end in ends)
-        return (2 * transfers + tied) * NANOSECONDS_PER_SECOND
+        crossing = ceil_div(nodes, max(map(placer.num_nodes, each))) - 1
+        far, near = (min(min(placer.send_ns(x, x, b)) for x in each) for b in (False, True))
+        tied = min(placer.embedding_ns(x, nodes == 1) for x in each)
+        return crossing, far, min(far, near), tied
 
     def _left(self, config: Configuration, m: int, forward: Numbers, work: Numbers) -> float:
         """C, see the module; 0 if it is negative."""
