@@ -175,9 +175,9 @@ class ByRelaxation:
         def stop() -> bool:
             return next(moves) % MOVES_PER_STOP == 0 and self.stop()
 
+        state = with_stage_orders(search, state, Random(0), stop)
         for better in search.improvements(state, Random(0), PATIENCE, stop):
             state = better
-        state = with_stage_orders(search, state, Random(0), stop)
         if state.step_time_ns < self.best:
             self.best = state.step_time_ns
             self.plan = even_plan(tables, state.order, np.array(state.split))
