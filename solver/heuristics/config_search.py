@@ -80,7 +80,7 @@ class ConfigSearch:
         Else the same begun at other stages.
         """
         nodes_used = self.config.nodes_used
-        sided = [*filter(self.space.runs, start_orders(nodes_used, self.nodes_per_stage))]
+        sided = [*filter(self.space.runs, start_orders(nodes_used))]
         turned = turned_orders(nodes_used, self.nodes_per_stage, TURNS) if not sided else []
         return sided or [*filter(self.space.runs, turned)]
 

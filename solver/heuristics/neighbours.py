@@ -16,40 +16,22 @@ MOST_STARTS = 24
 FEW_ORDERS = 60
 
 
-def start_orders(nodes_used: Sequence[int], per_stage: int) -> list[Order]:
-    """Every group in one run, the runs in every order; and stages with a share of each group.
-
-    `per_stage`: nodes that a stage takes, at least 1. Equal stages make replicas alike all the
-    way, which pays where replicas may have unlike shares.
-    """
+def start_orders(nodes_used: Sequence[int]) -> list[Order]:
+    """Every group in one run, the runs in every order."""
     used = [j for j, count in enumerate(nodes_used) if count]
     orders = islice(permutations(used), MOST_STARTS)
-    runs = [tuple(j for j in order for _ in range(nodes_used[j])) for order in orders]
-    return list(dict.fromkeys([*runs, striped(nodes_used, per_stage)]))
-
-
-def striped(nodes_used: Sequence[int], per_stage: int) -> Order:
-    """Stage by stage, nodes of every group in proportion, group by group."""
-    total = sum(nodes_used)
-    order: list[int] = []
-    taken = [0] * len(nodes_used)
-    for end in range(per_stage, total + per_stage, per_stage):
-        room = min(end, total) - len(order)
-        missing = [n * min(end, total) / total - t for n, t in zip(nodes_used, taken, strict=True)]
-        for _ in range(room):
-            j = max(range(len(missing)), key=lambda j: (missing[j], -j))
-            missing[j] -= 1
-            taken[j] += 1
-        order += [j for j, t in enumerate(taken) for _ in range(t - order.count(j))]
-    return tuple(order)
+    return [tuple(j for j in order for _ in range(nodes_used[j])) for order in orders]
 
 
 def turned_orders(nodes_used: Sequence[int], per_stage: int, max_turns: int) -> list[Order]:
-    """All orders if they are few; else the start orders, begun at `max_turns` stages at most."""
+    """All orders if they are few; else the start orders, begun at `max_turns` stages at most.
+
+    per_stage: nodes that a stage takes, at least 1.
+    """
     if count_orders(nodes_used) <= FEW_ORDERS:
         return list(node_orders(nodes_used, FEW_ORDERS))
     step = max(per_stage, -(-sum(nodes_used) // max_turns))
-    starts = start_orders(nodes_used, per_stage)
+    starts = start_orders(nodes_used)
     turned = (order[i:] + order[:i] for order in starts for i in range(0, len(order), step))
     return list(dict.fromkeys(turned))
 

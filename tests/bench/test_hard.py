@@ -52,7 +52,7 @@ def test_bug_starts_evened_out_work_alone() -> None:
     """The best start on slow links took 2.93 s where the best plan of the config takes 1.361 s."""
     costs = costs_of("slow_links_96_gpus", 8, 4, 3, 8, 0)
     search = ConfigSearch(costs, PathPool())
-    orders = start_orders(costs.config.nodes_used, search.nodes_per_stage)
+    orders = start_orders(costs.config.nodes_used)
     states = [search.start(order, LONGEST_NS) for order in orders]
     best = min((state for state in states if state), key=lambda state: state.step_time_ns)
     assert best.step_time_ns < 1.5e9
