@@ -14,7 +14,6 @@ from solver.heuristics.balance import Balance, Order, Shares, Split, SplitSpace
 from solver.heuristics.neighbours import (
     fair_shares,
     near_orders,
-    near_shares,
     near_splits,
     permuted,
     start_orders,
@@ -161,31 +160,11 @@ class ConfigSearch:
     # Descents
 
     def descend(self, state: State, stop: Stop, trial: OrderTrial | None = None) -> State:
-        """No layer moved between two stages, nor micro-batch, shortens the step, unless stopped.
+        """No single layer moved between two stages shortens the step, unless stopped.
 
         trial: of its order and shares, if there is one.
         """
         trial = trial or OrderTrial(self.space, state.order, state.shares)
-        state = self._best_split(trial, state, stop)
-        while self._uneven and not stop():
-            moved = self._best_shares(trial, state)
-            if moved is state:
-                break
-            trial = trial.with_shares(moved.shares)
-            state = self._best_split(trial, moved, stop)
-        return state
-
-    def _best_shares(self, trial: OrderTrial, state: State) -> State:
-        """The state, or the fastest with one micro-batch moved between two replicas."""
-        best = state
-        for shares in near_shares(trial.stage_times(state.split), state.shares):
-            moved = trial.with_shares(shares)
-            if moved.balance.takes(state.split):
-                best = faster_of(best, self._best(moved, np.array([state.split])))
-        return best
-
-    def _best_split(self, trial: OrderTrial, state: State, stop: Stop) -> State:
-        """No single layer moved between two stages shortens the step, unless stopped."""
         self._best(trial, np.array([state.split]))
         tried: set[Split] = set()
         while not stop():

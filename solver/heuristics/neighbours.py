@@ -92,10 +92,6 @@ def permuted(before: Kinds, after: Kinds, split: Split) -> Split | None:
     return tuple(accumulate((sizes[kinds].pop(0) for kinds in after), initial=0))
 
 
-#: Replicas that give, and that take, a micro-batch.
-MOVED = 3
-
-
 def fair_shares(stage_times: Array, micro_batches: int) -> tuple[int, ...]:
     """Shares, at least 1 each, of least largest estimate over the replicas.
 
@@ -112,26 +108,6 @@ def fair_shares(stage_times: Array, micro_batches: int) -> tuple[int, ...]:
         ends = np.where(shares > 1, latency + (shares - 1) * slowest, -1)
         shares[len(ends) - 1 - int(ends[::-1].argmax())] -= 1
     return tuple(shares.tolist())
-
-
-def near_shares(stage_times: Array, shares: tuple[int, ...]) -> list[tuple[int, ...]]:
-    """Shares with one micro-batch moved from a replica that ends late to one that ends early.
-
-    By the estimate of `fair_shares`; of replicas that look alike one, and `MOVED` on each side.
-    """
-    counts = np.array(shares)
-    ends = stage_times.sum(axis=0) + (counts - 1) * stage_times.max(axis=0)
-    alike = np.unique(np.vstack([counts, stage_times]), axis=1, return_index=True)[1]
-    ranked = alike[np.argsort(ends[alike], kind="stable")]
-    vectors = []
-    for source in [r for r in ranked[::-1] if counts[r] > 1][:MOVED]:
-        for target in ranked[:MOVED]:
-            if source != target:
-                moved = counts.copy()
-                moved[source] -= 1
-                moved[target] += 1
-                vectors.append(tuple(moved.tolist()))
-    return vectors
 
 
 def _most(latency: Array, slowest: Array, time_ns: int) -> Array:
