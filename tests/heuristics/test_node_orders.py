@@ -1,15 +1,22 @@
 """Node orders that are tried; lower bounds of the step time of a split."""
 
-from itertools import permutations, product
+from itertools import combinations, pairwise, permutations, product
+from random import Random
 
 import numpy as np
 import pytest
 
 from formulations.costs.tables import build_tables
 from formulations.space import configs
-from solver.heuristics.balance import SplitSpace
+from solver.heuristics.balance import Split, SplitSpace
 from solver.heuristics.baselines import fitting_even_split
-from solver.heuristics.node_orders import best_plan, compute_bound_ns, count_orders, node_orders
+from solver.heuristics.node_orders import (
+    best_plan,
+    compute_bound_ns,
+    count_orders,
+    nearest_split,
+    node_orders,
+)
 from solver.simulate import step_time_ns
 from tests.chain_instances import all_splits
 from tests.recorded import Cases, recorded, summary
@@ -22,6 +29,25 @@ def test_all_distinct_orders_are_given_in_lexicographic_order(nodes_used: tuple[
     expected = sorted(set(permutations(listed)))
     assert list(node_orders(nodes_used, 1000)) == expected
     assert count_orders(nodes_used) == len(expected)
+
+
+def test_nearest_split_is_the_nearest_of_all() -> None:
+    """Of all splits with ends that are allowed, boundary by boundary; None where there is none."""
+    target, inner = (0, 2, 4, 7), list(combinations(range(1, 7), 2))
+    for seed in range(60):
+        rng = Random(seed)
+        lows = {(k, a): rng.randint(a + 1, min(a + 3, 8)) for k, a in product(range(3), range(8))}
+        ends = {place: range(low, rng.randint(low, 8)) for place, low in lows.items()}
+        splits = [(0, *cuts, 7) for cuts in inner]
+        allowed = [
+            s for s in splits if all(b in ends[k, a] for k, (a, b) in enumerate(pairwise(s)))
+        ]
+        nearest = min(allowed, key=lambda s: distances(s, target), default=None)
+        assert nearest_split(target, lambda k, start: ends[k, start]) == nearest  # noqa: B023
+
+
+def distances(split: Split, target: Split) -> list[tuple[int, int]]:
+    return [(abs(end - wanted), end) for end, wanted in zip(split, target, strict=True)]
 
 
 @recorded("node_orders")
