@@ -3,24 +3,28 @@
 A prefix is dropped if some critical-path cut plus its cheapest completion, or for some lane latency
 plus the largest term of a stage (see `latency_bottleneck`), reaches the cutoff. Chunks of prefixes
 are extended depth first, so that memory stays small and every complete split lowers the cutoff for
-the rest.
+the rest. Splits that only the simulation refutes give new cuts: their critical paths refute those
+like them.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from solver.bounds.latency_bottleneck import latencies, least_term, path_of, terms
-from solver.graph.cuts import Cuts, evaluate
+from solver.graph.cuts import Cuts, evaluate, join_cuts
 from solver.graph.edges import ArrayRecord, Layers, to_go
 from solver.graph.problem import Array, Mask, SplitProblem, runs
 from solver.interrupt import Stop
 
 #: Prefixes extended at once.
 CHUNK = 4096
-#: Cuts kept, and entries of their tables.
+#: Cuts kept, and entries of their tables; cuts learned at a time.
 MAX_CUTS = 192
 MOST_ENTRIES = 1 << 25
+LEARNED = 8
+#: Refuted splits whose critical paths are looked at, at a time.
+SAMPLE = 64
 
 
 @dataclass(frozen=True)
@@ -29,7 +33,7 @@ class Prefixes(ArrayRecord):
 
     edges: [k, N]. node: [N]. latency, term: [R, N] of these stages, and the largest of what one of
     them adds to the latency of a split. bound: [N] no split that begins like this is faster. cuts:
-    [C, N] values of the cuts of a round.
+    [C, N] values of the cuts of a round: they change when some are learned.
     """
 
     edges: Array
@@ -38,6 +42,7 @@ class Prefixes(ArrayRecord):
     term: Array
     bound: Array
     cuts: Array
+    round: int
 
 
 def below(time_ns: int, gap: float) -> int:
@@ -62,21 +67,55 @@ class Enumerator:
         self.onward = to_go(layers, self.latency)
         self.best: tuple[Array, Array] | None = None
         self.best_time: int | None = None
-        cuts = self._strongest(cuts)
+        self.most_cuts = max(1, min(MAX_CUTS, MOST_ENTRIES // sum(map(len, layers))))
+        self.round = 0
+        self._use(self._strongest(cuts))
+
+    def _use(self, cuts: Cuts) -> None:
+        """Prefixes are refuted by these C cuts."""
+        self.cuts = cuts
         #: Per stage [C, M] what an edge adds to a cut; [C, nodes] least sums to the end.
-        self.values = [cuts.values(k, edges) for k, edges in enumerate(layers)]
-        self.completions = to_go(layers, self.values)
+        self.values = [cuts.values(k, edges) for k, edges in enumerate(self.layers)]
+        self.completions = to_go(self.layers, self.values)
+        #: [C] prefixes that each has refuted.
+        self.refuted = np.zeros(len(cuts), dtype=np.int64)
+
+    def _learn(self, arcs: Array, splits: Array, edges: Array) -> None:
+        """Adds critical paths of some complete splits that refute most of them; edges: [p, N].
+
+        Of too many cuts, those that refuted least go.
+        """
+        sample = np.linspace(0, len(splits) - 1, SAMPLE).astype(np.int64)
+        paths = evaluate(self.problem, arcs[sample], splits[sample], harvest=True).cuts
+        assert paths is not None  # asked for
+        values = [paths.values(k, layer)[:, edges[k]] for k, layer in enumerate(self.layers)]
+        refutes, chosen = np.sum(values, axis=0) >= self.cutoff, list[int]()
+        while len(chosen) < min(LEARNED, self.most_cuts) and refutes.any():
+            chosen.append(int(refutes.sum(axis=1).argmax()))
+            refutes = refutes & ~refutes[chosen[-1]]
+        if chosen:
+            strongest = np.argsort(-self.refuted, kind="stable")[: self.most_cuts - len(chosen)]
+            self.round += 1
+            self._use(join_cuts([self.cuts.take(strongest), paths.take(np.array(chosen))]))
+
+    def _refreshed(self, prefixes: Prefixes) -> Prefixes:
+        """With the values of the present cuts."""
+        if prefixes.round == self.round:
+            return prefixes
+        cuts = np.zeros((len(self.cuts), len(prefixes.node)), dtype=np.int64)
+        for values, edge in zip(self.values, prefixes.edges, strict=False):
+            cuts += values[:, edge]
+        return replace(prefixes, cuts=cuts, round=self.round)
 
     def _strongest(self, cuts: Cuts) -> Cuts:
         """The cuts with the highest bounds over all splits."""
-        most_cuts = max(1, min(MAX_CUTS, MOST_ENTRIES // sum(map(len, self.layers))))
-        sample = cuts.take(np.arange(0, len(cuts), max(1, len(cuts) // (8 * most_cuts))))
+        sample = cuts.take(np.arange(0, len(cuts), max(1, len(cuts) // (8 * self.most_cuts))))
         roots = []
         for first in range(0, len(sample), 64):
             part = sample.take(np.arange(first, min(first + 64, len(sample))))
             values = [part.values(k, edges) for k, edges in enumerate(self.layers)]
             roots.append(to_go(self.layers, values)[0][:, 0])
-        return sample.take(np.argsort(-np.concatenate(roots), kind="stable")[:most_cuts])
+        return sample.take(np.argsort(-np.concatenate(roots), kind="stable")[: self.most_cuts])
 
     def _extend(self, k: int, prefixes: Prefixes) -> Prefixes:
         """All prefixes with one stage more that may still be below the cutoff, best bound first."""
@@ -94,12 +133,13 @@ class Enumerator:
         # Every cut plus the least that it still costs, [C, N].
         cuts = prefixes.cuts[:, parent] + self.values[k][:, edge]
         completed = cuts + self.completions[k + 1][:, node]
+        self.refuted += (completed >= self.cutoff).sum(axis=1)
         bound = np.maximum(bound[keep], completed.max(axis=0))
         order = np.argsort(bound, kind="stable")
         order = order[: np.searchsorted(bound[order], self.cutoff)]
         path = np.vstack([prefixes.edges[:, parent], edge])
         latency, term = latency[:, keep], term[:, keep]
-        return Prefixes(path, node, latency, term, bound, cuts).take(order)
+        return Prefixes(path, node, latency, term, bound, cuts, self.round).take(order)
 
     def _fit(self, k: int, prefixes: Prefixes, parent: Array, edge: Array) -> Mask | bool:
         """[N] whether the device of stage k has room for its chunks so far."""
@@ -122,6 +162,8 @@ class Enumerator:
         if times[index] < self.cutoff:
             self.best, self.best_time = (arcs[index], splits[index]), int(times[index])
             self.cutoff = below(self.best_time, self.gap)
+        if len(times) > SAMPLE:
+            self._learn(arcs, splits, prefixes.edges)
         return len(times)
 
     def run(self, stop: Stop) -> int:
@@ -136,13 +178,14 @@ class Enumerator:
             term=term,
             bound=np.full(1, max(by_lane.max(), self.completions[0][:, 0].max(initial=0))),
             cuts=np.zeros((len(self.completions[0]), 1), dtype=np.int64),
+            round=self.round,
         )
         stack = [(0, root)]
         while stack:
             if stop():
                 return min(int(prefixes.bound.min()) for _, prefixes in stack)
             k, prefixes = stack.pop()
-            prefixes = prefixes.take(prefixes.bound < self.cutoff)
+            prefixes = self._refreshed(prefixes.take(prefixes.bound < self.cutoff))
             if k == self.problem.num_stages:
                 seen = self._finish(prefixes, stop)
                 if seen < len(prefixes.node):

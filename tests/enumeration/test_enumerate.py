@@ -13,13 +13,14 @@ from tests.recorded import Cases, recorded
 
 @recorded("enumerate")
 def test_work_is_the_recorded_one(monkeypatch: pytest.MonkeyPatch) -> Cases:
-    """A few prefixes at a time; bounds when stopped, and questions until it is done.
+    """A few prefixes at a time; bounds when stopped, questions until it is done, cuts learned.
 
     Ten percent of 101 ns are off, rounded up; without a gap nothing is.
     """
     assert (below(100, 0.1), below(101, 0.1), below(101, 0.0)) == (90, 91, 101)
     monkeypatch.setattr(module, "CHUNK", 8)
     monkeypatch.setattr(module, "MAX_CUTS", 3)
+    monkeypatch.setattr(module, "SAMPLE", 2)
     for name, problem in list(problems().items())[::2]:
         layers = build_layers(problem, NO_CUTOFF)
         if not all(map(len, layers)):
@@ -31,5 +32,5 @@ def test_work_is_the_recorded_one(monkeypatch: pytest.MonkeyPatch) -> Cases:
             search = Enumerator(problem, layers, cutoff, cuts, gap)
             early = [search.run(after(number, lambda: False)) for number in (0, 2, 5)]
             last = search.run(asked)
-            known.append([*early, last, search.best_time, asked.number])
+            known.append([*early, last, search.best_time, asked.number, search.round])
         yield name, known
