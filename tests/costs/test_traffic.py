@@ -142,3 +142,39 @@ def test_links_are_busy_for_as_long_as_costs_say(seeds: Sequence[int]) -> None:
                 costs.send_ns[k].max(), abs=2
             )
     assert compared
+
+
+def test_tensor_groups_are_busy_for_what_faster_links_save() -> None:
+    """Links twice as fast halve the seconds of all-reduces, and nothing else of the passes."""
+    compared = set[str]()
+    for _, drawn_instance, plan, _ in drawn(2, 11, 13, 16, 17, 46, 49, 59):
+        instance, config = prompt(drawn_instance), plan.config
+        exchanges = config.cp > 1 or config.ep > 1 or config.zero > 1
+        if (
+            exchanges
+            or instance.profile
+            or instance.calibration
+            or instance.cluster.has_joined_nodes
+        ):
+            continue
+        groups = tuple(
+            group.but(
+                intra_node={"bandwidth_bytes_per_s": 2 * group.intra_node.bandwidth_bytes_per_s}
+            )
+            for group in instance.cluster.groups
+        )
+        passes = [
+            (costs.forward_ns + costs.backward_ns).reshape(config.vpp, config.pp, -1).sum(axis=0)
+            for each in (instance, instance.but(cluster={"groups": groups}))
+            for costs in [plan_costs(each, plan)]
+        ]
+        for flow, load in traffic(instance, plan).items():
+            if flow.kind == "tensor":
+                k, r = present(flow.link.stage), present(flow.link.replica)
+                replica = plan.replicas[r]
+                saved_ns = replica.micro_batches * int(passes[0][k, r] - passes[1][k, r])
+                rounding = 4 * replica.micro_batches * len(instance.workload.layers)
+                assert abs(5e8 * load.busy_s - saved_ns) <= rounding
+                compared |= {stage.recomputed.way for stage in replica.stages[k :: config.pp]}
+                compared |= {"whole experts"} if config.etp else set()
+    assert {"none", "full", "selective", "per_op", "whole experts"} <= compared

@@ -1,5 +1,6 @@
 """Promises of formulations.instance.instance, and of the instances in instances/."""
 
+import json
 from collections import Counter
 from contextlib import nullcontext
 from pathlib import Path
@@ -122,6 +123,21 @@ def test_instance_says_what_its_paper_says(name: str) -> None:
     between = [[link.bandwidth_bytes_per_s, link.latency_s] for link in links]
     machines = [f"{number} {gpu}" for gpu, number in gpus(instance).items()]
     as_recorded("instances", {name: [machines, model, formats, traffic, between]})
+
+
+def test_fasop_cluster_figures(reference: Path) -> None:
+    """Links, memory and prices are FASOP's; its price of 8 A100 is halved for nodes of 4."""
+    stated = json.loads((reference / "fasop" / "clusters.json").read_text())
+    links = stated["links_bits_per_s"]["default (--pareto off)"]
+    names = ("A100", "p4d", "p4d.24xlarge", 2), ("A10", "g5", "g5.24xlarge", 1)
+    groups = shipped()["hetero_small"].cluster.groups
+    for group, (gpu, node, full, parts) in zip(groups, names, strict=True):
+        link = links[f"{gpu} node {node}"]
+        assert group.intra_node.bandwidth_bytes_per_s * 8 == link["intra"]
+        assert group.inter_node.bandwidth_bytes_per_s * 8 == link["inter"]
+        assert group.gpu.memory_bytes == int(stated["gpu_memory_gib"][gpu] * 2**30)
+        price = stated["prices_usd_per_hour"][f"{gpu} node (named {full})"] / parts
+        assert group.price_usd_per_hour == pytest.approx(price)
 
 
 LARGEST = RECOVERIES[-1].parameters
