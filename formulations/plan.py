@@ -167,7 +167,7 @@ class Configuration(Record):
     @property
     def in_lockstep(self) -> bool:
         """Whether replicas wait for each other before each layer, to reduce or gather it."""
-        return self.zero >= (GRADIENTS_SPLIT if self.sync_each_batch else PARAMETERS_SPLIT)
+        return self.splits.gradients or self.splits.parameters
 
     def own(self, split: bool, parameters: int, group: int, experts: int = 0) -> int:
         """Of the parameters of a layer on one GPU those whose like it holds, if replicas split it.

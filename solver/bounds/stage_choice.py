@@ -27,12 +27,11 @@ or less, and these with 1 / p.
 """
 
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, partial
 
 import numpy as np
 
 from formulations.costs.stage_places import StagePlacer, stage_tables
-from formulations.costs.tables import CostTables
 from formulations.instance import Instance
 from formulations.plan import Configuration, Place, num_gpus
 from formulations.schedules.registry import SCHEDULES
@@ -67,15 +66,12 @@ class StageChoice:
 
     def __init__(self, instance: Instance) -> None:
         self.instance = instance
-        self._tables = lru_cache(maxsize=None)(self._tables_of)
+        self._tables = lru_cache(maxsize=None)(partial(stage_tables, instance))
         self._times = lru_cache(maxsize=None)(self._times_of)
         self._weights = lru_cache(maxsize=None)(self._weights_of)
         self._once = lru_cache(maxsize=None)(self._once_of)
         self.counts = np.array([run.count for run in instance.workload.layer_runs])
         self.first = np.cumsum(self.counts) - self.counts
-
-    def _tables_of(self, config: Configuration, places: tuple[Place, ...]) -> CostTables:
-        return stage_tables(self.instance, config, places)
 
     def _times_of(
         self, config: Configuration, places: tuple[Place, ...]

@@ -212,15 +212,15 @@ class _Search:
             self._keep(*search.best, search.best_time)
         return bound >= self.target
 
-    def look(self, stop: Stop, first: bool = False) -> bool:
+    def look(self, stop: Stop, briefly: bool = False) -> bool:
         """Whether nothing better is left; looks anew as long as that finds something much better.
 
-        first: for a while only, each time.
+        briefly: each time for as many extensions as are worth less than windows.
         """
         while True:
             enough, edges = (1 - BETTER) * self.best_time, sum(map(len, self.layers or []))
             extensions = FIRST_EXTENSIONS + edges // EDGES_PER_EXTENSION
-            complete = self.enumerate(after(extensions if first else None, stop))
+            complete = self.enumerate(after(extensions if briefly else None, stop))
             if complete or self.best_time >= enough or stop():
                 return complete
 
@@ -231,7 +231,7 @@ def solve_split(
     """Least simulated step time below `cutoff`, proved to the relative `gap`."""
     search = _Search(problem, cutoff, gap)
     search.descend(stop)
-    complete = search.look(stop, first=True)
+    complete = search.look(stop, briefly=True)
     if not complete and not stop():
         if SCHEDULES[problem.schedule].turns:
             search.window(stop)

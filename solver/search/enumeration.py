@@ -200,10 +200,10 @@ class ByRelaxation:
                 high, failed = min(trial, reach_ns), relaxation
             if failed is None:
                 trial = high
-                continue
-            if high - self.bound_ns <= high // RESOLUTION:
+            elif high - self.bound_ns <= high // RESOLUTION:
                 break
-            trial = high - min((high - self.bound_ns) // 2, high // FIRST)
+            else:
+                trial = high - min((high - self.bound_ns) // 2, high // FIRST)
         if failed is not None:
             self.follow(failed.groups)
             self._solve(failed)
