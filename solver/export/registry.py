@@ -7,7 +7,7 @@ from formulations.errors import Fault, PlanError
 from formulations.instance import Instance
 from formulations.plan import Plan
 from formulations.space.launch import model_obstacles, obstacles
-from solver.export import accelerate, deepspeed, flagscale, megatron, megatron_bridge, torchtitan
+from solver.export import flagscale, huggingface, megatron, megatron_bridge, torchtitan
 from solver.export.job import APART, Job, name_clash
 from solver.options import ExportTarget
 
@@ -40,8 +40,12 @@ EXPORTERS: dict[ExportTarget, Exporter] = {
     "megatron-bridge": Exporter("Megatron-Bridge", "megatron", megatron_bridge.files),
     "flagscale": Exporter("FlagScale", "flagscale", flagscale.files),
     "torchtitan": Exporter("torchtitan", "torchtitan", torchtitan.files),
-    "deepspeed": Exporter("DeepSpeed", "deepspeed", deepspeed.files, deepspeed.model_faults),
-    "accelerate": Exporter("Accelerate", "accelerate", accelerate.files, accelerate.model_faults),
+    "deepspeed": Exporter(
+        "DeepSpeed", "deepspeed", huggingface.deepspeed_files, huggingface.deepspeed_faults
+    ),
+    "accelerate": Exporter(
+        "Accelerate", "accelerate", huggingface.accelerate_files, huggingface.accelerate_faults
+    ),
 }
 
 

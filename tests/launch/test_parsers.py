@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from solver.export import accelerate, deepspeed, megatron_bridge, torchtitan
+from solver.export import huggingface, megatron_bridge, torchtitan
 from solver.export.job import Job
 from solver.export.megatron import parsed, written
 from tests.conftest import present
@@ -109,7 +109,8 @@ def test_accelerate_takes_the_sizes(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     """Their product is the number of processes; plugins take what they are given."""
     configs = needed("accelerate.parallelism_config")
     plugins = needed("accelerate.utils")
-    module = imported(tmp_path, accelerate.MODULE, accelerate.files(SHARDED)[accelerate.MODULE])
+    texts = huggingface.accelerate_files(SHARDED)
+    module = imported(tmp_path, huggingface.ACCELERATOR, texts[huggingface.ACCELERATOR])
     assert configs.ParallelismConfig(**module.SIZES).total_size == 8
     monkeypatch.setenv("FSDP_VERSION", "2")
     plugin = plugins.FullyShardedDataParallelPlugin(**module.SHARDING)
@@ -123,8 +124,8 @@ def test_deepspeed_takes_the_pipeline(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setenv("DS_ACCELERATOR", "cpu")
     pipe = needed("deepspeed.pipe")
     topologies = needed("deepspeed.runtime.pipe.topology")
-    texts = deepspeed.files(UNEVEN)
-    module = imported(tmp_path, deepspeed.MODULE, texts[deepspeed.MODULE])
+    texts = huggingface.deepspeed_files(UNEVEN)
+    module = imported(tmp_path, huggingface.PIPELINE, texts[huggingface.PIPELINE])
     assert issubclass(module.PlannedPipeline, pipe.PipelineModule)
     topology = topologies.PipeDataParallelTopology(num_pp=4, num_dp=2)
     for rank in UNEVEN.ranks:
@@ -148,7 +149,7 @@ def test_deepspeed_has_an_optimizer_for_the_configuration(
     monkeypatch.setenv("DS_ACCELERATOR", "cpu")
     engines = needed("deepspeed.runtime.engine")
     monkeypatch.setenv("WORLD_SIZE", "1")
-    loaded = json.loads(deepspeed.files(job)[deepspeed.CONFIG])
+    loaded = json.loads(huggingface.deepspeed_files(job)[huggingface.ENGINE])
     loaded["train_batch_size"] //= job.config.dp  # of one replica: this is one process
     config = needed("deepspeed.runtime.config").DeepSpeedConfig(loaded)
     assert config.gradient_accumulation_steps == job.micro_batches
@@ -171,5 +172,6 @@ def test_deepspeed_has_an_optimizer_for_the_configuration(
 
 def test_modules_do_not_hide_packages() -> None:
     """Names of written modules are no names of frameworks."""
-    names = (torchtitan.MODULE, accelerate.MODULE, deepspeed.MODULE, megatron_bridge.RECIPE)
+    written = (huggingface.ACCELERATOR, huggingface.PIPELINE)
+    names = (torchtitan.MODULE, *written, megatron_bridge.RECIPE)
     assert not {Path(name).stem for name in names} & set(sys.stdlib_module_names)
