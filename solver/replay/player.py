@@ -168,21 +168,14 @@ def replay(trace: Trace, policy: Policy, stop: Callable[[], bool] = lambda: Fals
     return Replay(tuple(joined(run.history.spans)), policy.samples_per_step, complete)
 
 
-Kind = Literal["step", "checkpoint", "pause", "waiting"]
-#: What an activity is that the end of the run, or some event, cuts short.
-COMES_TO: dict[Kind, Cause] = {
-    "step": "unfinished",
-    "checkpoint": "checkpoint",
-    "pause": "reconfiguration",
-    "waiting": "waiting",
-}
-
-
 @dataclass(frozen=True)
 class Activity:
-    """What is going on; waiting has no end. nodes: ready ones when it began."""
+    """What is going on; waiting has no end. nodes: ready ones when it began.
 
-    kind: Kind
+    comes_to: what it is if the end of the run, or some event, cuts it short: a step is unfinished.
+    """
+
+    comes_to: Cause
     start_ns: int
     end_ns: int | None
     nodes: int
@@ -226,11 +219,11 @@ class _Training:
     def advance(self, time_ns: int, inclusive: bool) -> None:
         """Ends every activity that is over before `time_ns`, or at it if `inclusive`."""
         while (end_ns := self._activity.end_ns) is not None and end_ns < time_ns + inclusive:
-            if self._activity.kind == "step":
+            if self._activity.comes_to == "unfinished":
                 self._end_step(time_ns)
                 continue
             self.close(end_ns)
-            if self._activity.kind == "checkpoint":
+            if self._activity.comes_to == "checkpoint":
                 self.history.save()
             else:  # a pause
                 self.trained, self.next, self._slowed = self.next, None, False
@@ -250,18 +243,17 @@ class _Training:
             self.history.add(begun.start_ns, since_ns, "training", begun.nodes, steps)
             self._background = None
         self._give_up(since_ns)
-        cause = COMES_TO[self._activity.kind]
-        self.history.add(since_ns, time_ns, cause, self._activity.nodes)
+        self.history.add(since_ns, time_ns, self._activity.comes_to, self._activity.nodes)
 
     def join(self, nodes: frozenset[str]) -> None:
         """Nodes get ready now."""
         self.ready |= nodes
-        if self._activity.kind == "waiting":
+        if self._activity.comes_to == "waiting":
             self.close(self._now_ns)
             self._pause(self._now_ns)
             return
         best = self._policy.reconfigure(self.trained, self.ready)
-        if self._activity.kind != "pause":
+        if self._activity.comes_to != "reconfiguration":
             self._regroup = best is not None and best.step_ns < self._step_ns
         elif best is not None:
             self.next, begun = best, self._activity
@@ -278,17 +270,17 @@ class _Training:
         if self.trained is not None and (self.next is None or self.trained.pipelines):
             needed |= self.trained.nodes
         used = needed & nodes
-        if not used or self._activity.kind == "waiting":
+        if not used or self._activity.comes_to == "waiting":
             return
         helps = self._recovery.in_flight == "slowed"
         fatal = helps and (self._slowed or len(used) > 1)
-        if helps and not fatal and self._activity.kind == "step" and self._is_held:
+        if helps and not fatal and self._activity.comes_to == "unfinished" and self._is_held:
             rest_ns = self._recovery.slowed_ns(self._activity.until_ns - self._now_ns)
             self._activity = replace(self._activity, end_ns=self._now_ns + rest_ns)
             self._slowed = True
             return
         # Up to here a step is lost, or goes on in the background; all else comes to something.
-        if self._activity.kind != "step":
+        if self._activity.comes_to != "unfinished":
             self.close(self._now_ns)
         elif self._recovery.in_flight == "background":
             self._background = self._activity
@@ -306,7 +298,7 @@ class _Training:
             steps = min(steps, checkpoints.every_steps - self.history.unsaved_steps - 1)
         if steps > 0 and not self._slowed and not self._regroup:
             self._cover(begun.start_ns + steps * step_ns, "training", steps)
-            self._begin("step", begun.start_ns + steps * step_ns, step_ns)
+            self._begin("unfinished", begun.start_ns + steps * step_ns, step_ns)
         begun, end_ns = self._activity, self._activity.until_ns
         nominal_ns = begun.start_ns + step_ns
         self._cover(nominal_ns, "training", steps=1)
@@ -318,28 +310,25 @@ class _Training:
 
     def _go_on(self, time_ns: int) -> None:
         """The next step, or a pause where the nodes are to be used otherwise."""
-        if self._regroup or (self._slowed and self._activity.kind == "step"):
+        if self._regroup or (self._slowed and self._activity.comes_to == "unfinished"):
             self._pause(time_ns)
         else:
-            self._begin("step", time_ns, self._step_ns)
+            self._begin("unfinished", time_ns, self._step_ns)
 
     def _pause(self, start_ns: int, pause_ns: int | None = None) -> None:
         """Begins a reconfiguration for the nodes that are ready, or waits for more of them."""
         self._regroup = False
-        if not self._is_held:
-            self._lose_state(start_ns)
         self.next = self._policy.reconfigure(self.trained, self.ready)
-        if self.next is None:
+        state_is_lost = not self._is_held or (self.next is not None and self.next.loses_state)
+        if state_is_lost or self.next is None:
             self._give_up(start_ns)
+        if state_is_lost:
+            self.history.roll_back()
+        if self.next is None:
             self._begin("waiting", start_ns, None)
             return
-        if self.next.loses_state:
-            self._lose_state(start_ns)
-        self._begin("pause", start_ns, self.next.pause_ns if pause_ns is None else pause_ns)
-
-    def _lose_state(self, time_ns: int) -> None:
-        self._give_up(time_ns)
-        self.history.roll_back()
+        length_ns = self.next.pause_ns if pause_ns is None else pause_ns
+        self._begin("reconfiguration", start_ns, length_ns)
 
     def _give_up(self, time_ns: int) -> None:
         """A step in the background is lost, as its nodes are needed at `time_ns`."""
@@ -347,9 +336,9 @@ class _Training:
             begun, self._background = self._background, None
             self.history.add(begun.start_ns, time_ns, "lost", begun.nodes)
 
-    def _begin(self, kind: Kind, start_ns: int, length_ns: int | None) -> None:
+    def _begin(self, comes_to: Cause, start_ns: int, length_ns: int | None) -> None:
         end_ns = None if length_ns is None else start_ns + length_ns
-        self._activity = Activity(kind, start_ns, end_ns, len(self.ready))
+        self._activity = Activity(comes_to, start_ns, end_ns, len(self.ready))
 
     def _cover(self, end_ns: int, cause: Cause, steps: int = 0) -> None:
         self.history.add(self._activity.start_ns, end_ns, cause, self._activity.nodes, steps)
