@@ -17,7 +17,7 @@ from solver.report.layout import Labelled, Lines, spaced, table_of
 from solver.report.naming import degrees_line
 from solver.report.quantities import counted, money, time_text
 from solver.search.driver import SearchOverview, search_overview
-from solver.study.store import read_study
+from solver.study.store import open_study
 from solver.templates.generate import open_mixes
 
 #: Open configurations that are listed; the others are counted.
@@ -26,9 +26,9 @@ MOST_LISTED = 10
 
 def show_study(path: Path, as_json: bool) -> None:
     """Prints how far each of the commands has come that share the study."""
-    with read_study(path) as (kept, notes):
-        instance, search = kept.instance, search_overview(kept, notes)
-        templates, families = open_mixes(kept, notes), list(family_overviews(notes))
+    with open_study(path, None) as kept:
+        notes, instance, search = kept.notes, kept.instance, search_overview(kept)
+        templates, families = open_mixes(kept), list(family_overviews(notes))
         layouts = json.loads(notes[LENGTHS])["layouts"] if LENGTHS in notes else None
         closed = kept.count(LENGTHS)
     fields: dict[str, Any] = {"instance": instance.name}

@@ -174,11 +174,11 @@ class SearchOverview(Standing):
         return len(self.records) - len(self.open)
 
 
-def search_overview(study: Study, notes: dict[str, str]) -> SearchOverview | None:
+def search_overview(study: Study) -> SearchOverview | None:
     """How far `solve` has come, open configs of the lowest bounds first; None: it has not begun."""
-    if SOLVE not in notes:
+    if SOLVE not in study.notes:
         return None
-    asked = json.loads(notes[SOLVE])
+    asked = json.loads(study.notes[SOLVE])
     instance = study.instance.but(limits=Limits.model_validate(asked["limits"]))
     search = PlanSearch(instance, SolveOptions(gap=asked["gap"]), study=study)
     search.recall()

@@ -6,12 +6,13 @@ they share: a network file system, and processes on several hosts, are out of th
 
 A record is what a search knows of one thing, its `key`, as the answer to one question, its
 `variant`, both by digest: equal ones have equal `fields`, so the first to be kept stays. SQLite
-does not see every bit that has changed on the disk, so each row has a digest of its own.
+does not see every bit that has changed on the disk, so each row has a digest of its own. Records of
+no subject are notes of the study as a whole, by name: its instance, what commands were asked.
 """
 
 import sqlite3
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -25,7 +26,7 @@ from formulations.instance import Instance
 from solver.files import HETPLAN_VERSION, canonical_json, digest
 
 #: Of SQLite's header: that the file is a study, and in which format.
-APPLICATION_ID, FORMAT = 0x48455450, 5
+APPLICATION_ID, FORMAT = 0x48455450, 6
 #: Seconds to wait for another process that writes.
 PATIENCE_S = 10.0
 #: Limits with which a study stays the same: they cut off, nothing more.
@@ -33,14 +34,11 @@ FREE_LIMITS = ("max_step_time_s", "max_cost_usd_per_step")
 
 Kept = TypeVar("Kept")  #: what the fields of a record hold
 
-_TABLES = """
-create table if not exists study (
-    name text primary key, value text not null, digest text not null
-) without rowid;
+_TABLE = """
 create table if not exists records (
     subject text, kind text, key text, variant text, fields text not null, digest text not null,
     unique (subject, kind, key, variant)
-);
+)
 """
 
 
@@ -62,11 +60,15 @@ def subject_of(instance: Instance) -> str:
 
 @dataclass(frozen=True)
 class Study:
-    """What is kept of one subject: the study's own instance, or one that is derived from it."""
+    """What is kept of one subject: the study's own instance, or one that is derived from it.
+
+    notes: of the study as a whole, by name, as it was opened.
+    """
 
     path: Path
     connection: sqlite3.Connection
     instance: Instance
+    notes: Mapping[str, str]
 
     @cached_property
     def subject(self) -> str:
@@ -84,7 +86,7 @@ class Study:
 
     def note(self, command: str, options: dict[str, Any]) -> None:
         """Writes down what a command was asked, for those who look at the study."""
-        _note(self.connection, command, canonical_json(options))
+        _put(self.connection, "replace", "", "note", command, "", canonical_json(options))
 
 
 @dataclass(frozen=True)
@@ -138,9 +140,7 @@ class Shelf(Generic[Kept]):
         if self.study is not None:
             fields = self.holds.dump_json(kept).decode()
             row = self.study.subject, self.kind, _name(key), _name(variant), fields
-            self.study.connection.execute(
-                "insert or ignore into records values (?, ?, ?, ?, ?, ?)", (*row, _seal(*row))
-            )
+            _put(self.study.connection, "ignore", *row)
 
     def check(self, what: str, kept_ns: int | None, step_ns: Callable[[Instance], int]) -> None:
         """What is kept is simulated before it is believed; StudyError if it takes another time."""
@@ -171,62 +171,51 @@ def _seal(*texts: str) -> str:
     return digest({"row": texts})
 
 
-def _note(connection: sqlite3.Connection, name: str, value: str) -> None:
-    row = name, value, _seal(name, value)
-    connection.execute("insert or replace into study values (?, ?, ?)", row)
+def _put(connection: sqlite3.Connection, where_known: str, *row: str) -> None:
+    """Writes a record with its seal; where there is one, SQLite is to replace or ignore."""
+    statement = f"insert or {where_known} into records values (?, ?, ?, ?, ?, ?)"
+    connection.execute(statement, (*row, _seal(*row)))
 
 
 @contextmanager
-def open_study(path: Path, instance: Instance, patience_s: float = PATIENCE_S) -> Iterator[Study]:
-    """The study at `path`, a new one if there is none.
+def open_study(
+    path: Path, instance: Instance | None, patience_s: float = PATIENCE_S
+) -> Iterator[Study]:
+    """The study at `path`, a new one if there is none; None: one that exists, of any instance.
 
     Raises StudyError, also for what happens to it in the block: a study of another instance or
     version, a file that is no study, damaged, locked or cannot be written. What is in it stays.
     """
-    description = {
-        "hetplan": HETPLAN_VERSION,
-        "name": instance.name,
-        "subject": subject_of(instance),
-        "instance": instance.model_dump_json(),
-    }
+    if instance is None and not path.is_file():
+        raise StudyError(path, "no such file", _OLD)
     with _connected(path, patience_s) as connection:
-        _set_up(connection, description, patience_s)
-        _check(path, _noted(path, connection), description)
-        yield Study(path, connection, instance)
+        if instance is not None:
+            _set_up(connection, instance, patience_s)
+        elif not _pragma(connection, "application_id"):
+            raise StudyError(path, "an empty file", _OLD)
+        found = connection.execute("select * from records where subject = ''")
+        rows = [list(map(str, row)) for row in found]
+        notes = {name: value for _, _, name, _, value, _ in rows}
+        sealed = all(seal == _seal(*texts) for *texts, seal in rows)
+        if not sealed or not {"hetplan", "name", "subject", "instance"} <= notes.keys():
+            raise StudyError(path, *_DAMAGED)
+        if (version := notes["hetplan"]) != HETPLAN_VERSION:
+            problem = f"a study of hetplan {version}, this is {HETPLAN_VERSION}"
+            raise StudyError(path, problem, _NEW)
+        if instance is None:
+            try:
+                instance = Instance.model_validate_json(notes["instance"])
+            except ValidationError:
+                raise StudyError(path, *_DAMAGED) from None
+        elif notes["subject"] != subject_of(instance):
+            problem = f"a study of another instance, named {notes['name']}"
+            raise StudyError(path, problem, f"{_NEW} for this one, named {instance.name}")
+        yield Study(path, connection, instance, notes)
 
 
 def study_at(path: Path | None, instance: Instance) -> AbstractContextManager[Study | None]:
     """As `open_study`; None without a path."""
     return nullcontext() if path is None else open_study(path, instance)
-
-
-@contextmanager
-def read_study(
-    path: Path, patience_s: float = PATIENCE_S
-) -> Iterator[tuple[Study, dict[str, str]]]:
-    """A study that exists, and what is noted of it as a whole. Raises StudyError."""
-    if not path.is_file():
-        raise StudyError(path, "no such file", _OLD)
-    with _connected(path, patience_s) as connection:
-        if not _pragma(connection, "application_id"):
-            raise StudyError(path, "an empty file", _OLD)
-        notes = _noted(path, connection)
-        _check(path, notes, {"hetplan": HETPLAN_VERSION})
-        try:
-            instance = Instance.model_validate_json(notes["instance"])
-        except ValidationError:
-            raise StudyError(path, *_DAMAGED) from None
-        yield Study(path, connection, instance), notes
-
-
-def _noted(path: Path, connection: sqlite3.Connection) -> dict[str, str]:
-    """What is noted of a study as a whole; StudyError where that is not as it was written."""
-    rows = [list(map(str, row)) for row in connection.execute("select * from study")]
-    sealed = all(row[2:] == [_seal(*row[:2])] for row in rows)
-    notes = {row[0]: row[1] for row in rows}
-    if not sealed or not {"hetplan", "name", "subject", "instance"} <= notes.keys():
-        raise StudyError(path, *_DAMAGED)
-    return notes
 
 
 def _pragma(connection: sqlite3.Connection, name: str) -> Any:
@@ -279,7 +268,7 @@ def _write_ahead(connection: sqlite3.Connection, until_s: float) -> None:
         time.sleep(0.01)
 
 
-def _set_up(connection: sqlite3.Connection, description: dict[str, str], patience_s: float) -> None:
+def _set_up(connection: sqlite3.Connection, instance: Instance, patience_s: float) -> None:
     """Makes an empty file a study; of several processes at once the first one does."""
     _write_ahead(connection, time.monotonic() + patience_s)
     connection.execute("pragma synchronous = normal")  # a killed process loses nothing by that
@@ -287,10 +276,15 @@ def _set_up(connection: sqlite3.Connection, description: dict[str, str], patienc
         return
     connection.execute("begin immediate")
     if not _pragma(connection, "application_id"):
-        for statement in _TABLES.split(";"):
-            connection.execute(statement)
+        connection.execute(_TABLE)
+        description = {
+            "hetplan": HETPLAN_VERSION,
+            "name": instance.name,
+            "subject": subject_of(instance),
+            "instance": instance.model_dump_json(),
+        }
         for name, value in description.items():
-            _note(connection, name, value)
+            _put(connection, "replace", "", "note", name, "", value)
         connection.execute(f"pragma application_id = {APPLICATION_ID}")
         connection.execute(f"pragma user_version = {FORMAT}")
     connection.execute("commit")
@@ -299,17 +293,6 @@ def _set_up(connection: sqlite3.Connection, description: dict[str, str], patienc
 _NEW = "name a new file"
 _OLD = "name a file that --study has written"
 _DAMAGED = "it is damaged", "restore it, or name a new file"
-
-
-def _check(path: Path, noted: dict[str, str], asked: dict[str, str]) -> None:
-    """Whether what is known of a study is what is asked for."""
-    version = noted["hetplan"]
-    if version != asked["hetplan"]:
-        raise StudyError(path, f"a study of hetplan {version}, this is {asked['hetplan']}", _NEW)
-    if "subject" in asked and noted["subject"] != asked["subject"]:
-        problem = f"a study of another instance, named {noted['name']}"
-        raise StudyError(path, problem, f"{_NEW} for this one, named {asked['name']}")
-
 
 #: By words of SQLite's messages: what was found, and what to do.
 _FAULTS = (

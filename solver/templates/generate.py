@@ -3,7 +3,7 @@
 import json
 import signal
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
@@ -348,10 +348,10 @@ def best_of_strategies(
     return TemplateOutcome(best.template, best.value, bound, complete), chosen
 
 
-def open_mixes(study: Study, notes: Mapping[str, str]) -> tuple[int, list[Counts]] | None:
+def open_mixes(study: Study) -> tuple[int, list[Counts]] | None:
     """Mixes of nodes that are done, their number, and those still to do; None before any."""
-    if TEMPLATES not in notes:
+    if TEMPLATES not in study.notes:
         return None
-    asked, kept = json.loads(notes[TEMPLATES])["mixes"], Shelf(study, KIND, _FOUND)
+    asked, kept = json.loads(study.notes[TEMPLATES])["mixes"], Shelf(study, KIND, _FOUND)
     to_do = [tuple(mix) for mix, variant in asked if not kept.find(mix, variant)]
     return len(asked) - len(to_do), to_do

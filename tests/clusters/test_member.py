@@ -13,7 +13,7 @@ from solver.clusters.search import FamilySearch, outcome
 from solver.front_document import Aim, FrontDocument
 from solver.options import SolveOptions
 from solver.plan_figures import plan_of
-from solver.study.store import read_study, study_at
+from solver.study.store import open_study, study_at
 from tests.command_line import output, run
 from tests.conftest import Killed
 from tests.small_families import searched, small_family
@@ -30,8 +30,8 @@ def few(nodes: int) -> Family:
 
 
 def overview(path: Path) -> member.FamilyOverview:
-    with read_study(path) as (_, notes):
-        (shown,) = member.family_overviews(notes)
+    with open_study(path, None) as study:
+        (shown,) = member.family_overviews(study.notes)
         return shown
 
 

@@ -29,7 +29,7 @@ from solver.search import plan_search, speculation
 from solver.search.driver import search_overview, solve
 from solver.search.enumeration import enumerate_config
 from solver.study import store
-from solver.study.store import Shelf, StudyError, open_study, read_study, study_at
+from solver.study.store import Shelf, StudyError, open_study, study_at
 from tests.conftest import ROOT, present
 from tests.recorded import as_recorded
 from tests.seeds import each_of, few_and_many
@@ -47,8 +47,8 @@ def solved(path: Path, instance: Instance = SMALL, **options: Any) -> Result:
 
 
 def overview(path: Path) -> Any:
-    with read_study(path, patience_s=0.1) as (study, notes):
-        return search_overview(study, notes)
+    with open_study(path, None, patience_s=0.1) as study:
+        return search_overview(study)
 
 
 # What was closed stays closed
@@ -235,7 +235,7 @@ def views(path: Path, file: bytes, instance: Instance) -> list[object]:
     [
         (b'"zone_link"', b'"zone#link"'),
         (b'"max_step_time_s"', b'"max\x13step_time_s"'),
-        (b"hetplan0.1.0", b"hetplaN0.1.0"),
+        (b"notehetplan", b"notehetplaN"),
         (b"tablerecordsrecords", b"table\xd2\xc9cordsrecords"),
         (b'"cut_short":false', b'"cut_short":true '),
     ],

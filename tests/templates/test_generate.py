@@ -15,7 +15,7 @@ from solver.fleets.designs import TemplatesDocument, templates_document
 from solver.graph.gpu_graph import Counts
 from solver.interrupt import Stop
 from solver.result import Status
-from solver.study.store import StudyError, open_study, read_study
+from solver.study.store import StudyError, open_study
 from solver.templates import generate
 from tests.conftest import Killed, present, text_of
 from tests.random_configs import zoned
@@ -203,8 +203,8 @@ def test_killed_search_goes_on(tmp_path: Path, searches: list[Counts]) -> None:
     path = tmp_path / "study.db"
     with pytest.raises(Killed):
         templates(path)
-    with read_study(path) as (study, notes):
-        state = generate.open_mixes(study, notes)
+    with open_study(path, None) as study:
+        state = generate.open_mixes(study)
     assert state is not None
     assert state[0] == 1
     assert len(state[1]) > 0
