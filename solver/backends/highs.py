@@ -74,54 +74,34 @@ class _Columns:
     """Columns of a model in the order of its `variables()`; times in units."""
 
     unit_ns: float
-    names: list[str]
     whole: NDArray[np.bool_]
     scale: Floats  #: nanoseconds per unit of a time, 1 for a literal
     lower: Floats
     upper: Floats
 
 
-def _columns(model: pulp.LpProblem, unit_ns: float = UNIT_NS) -> _Columns:
+def _scaled(model: pulp.LpProblem, unit_ns: float = UNIT_NS) -> tuple[highspy.HighsLp, _Columns]:
+    """The model as PuLP gives it to HiGHS, but with times, and rows with times, in units."""
     variables = model.variables()
-    integral = np.array([variable.cat == pulp.LpInteger for variable in variables])
-    scale = np.where(integral, 1.0, unit_ns)
-    lower = [-math.inf if v.lowBound is None else v.lowBound for v in variables]
-    upper = [math.inf if v.upBound is None else v.upBound for v in variables]
-    names = [variable.name for variable in variables]
-    return _Columns(
-        unit_ns, names, integral, scale, np.array(lower) / scale, np.array(upper) / scale
-    )
-
-
-def _native(model: pulp.LpProblem, columns: _Columns) -> highspy.HighsLp:
-    """The model as HiGHS takes it, scaled."""
-    index = {name: n for n, name in enumerate(columns.names)}
-    if len(index) < len(columns.names):
+    if len({variable.name for variable in variables}) < len(variables):
         raise ValueError("two variables of the model have the same name")
-    starts, indices = [0], list[int]()
-    values, lower, upper = list[float](), list[float](), list[float]()
-    for row in model._constraints.values():
-        positions = [index[variable.name] for variable in row]
-        scale = columns.unit_ns if not columns.whole[positions].all() else 1.0
-        indices.extend(positions)
-        values.extend(np.array(list(row.values())) * columns.scale[positions] / scale)
-        starts.append(len(indices))
-        lower.append(-math.inf if row.getLb() is None else row.getLb() / scale)
-        upper.append(math.inf if row.getUb() is None else row.getUb() / scale)
-    lp = highspy.HighsLp()
-    lp.num_col_, lp.num_row_ = len(columns.names), len(lower)
-    cost = np.zeros(len(columns.names))
-    for variable, weight in model.objective.items():
-        cost[index[variable.name]] = weight * columns.scale[index[variable.name]] / columns.unit_ns
-    lp.col_cost_, lp.col_lower_, lp.col_upper_ = cost, columns.lower, columns.upper
-    lp.row_lower_, lp.row_upper_ = np.array(lower), np.array(upper)
-    lp.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
-    lp.a_matrix_.start_ = np.array(starts, dtype=np.int32)
-    lp.a_matrix_.index_ = np.array(indices, dtype=np.int32)
-    lp.a_matrix_.value_ = np.array(values, dtype=np.float64)
-    kinds = (highspy.HighsVarType.kContinuous, highspy.HighsVarType.kInteger)
-    lp.integrality_ = [kinds[int(integral)] for integral in columns.whole]
-    return lp
+    # HiGHS would leave out rows with larger numbers than it expects
+    builder = pulp.HiGHS(msg=False, large_matrix_value=math.inf)
+    builder.createAndConfigureSolver(model)
+    builder.buildSolverModel(model)
+    lp, model.solverModel = model.solverModel.getLp(), None
+    whole = np.array([variable.cat == pulp.LpInteger for variable in variables])
+    scale, matrix = np.where(whole, 1.0, unit_ns), lp.a_matrix_
+    row_of = np.repeat(np.arange(lp.num_row_), np.diff(matrix.start_))
+    column_of = np.array(matrix.index_, dtype=np.intp)
+    has_times = np.bincount(row_of, ~whole[column_of], lp.num_row_) > 0
+    row_scale = np.where(has_times, unit_ns, 1.0)
+    matrix.value_ = np.array(matrix.value_) * scale[column_of] / row_scale[row_of]
+    lp.col_cost_ = np.array(lp.col_cost_) * scale / unit_ns
+    lower, upper = np.array(lp.col_lower_) / scale, np.array(lp.col_upper_) / scale
+    lp.col_lower_, lp.col_upper_ = lower, upper
+    lp.row_lower_, lp.row_upper_ = lp.row_lower_ / row_scale, lp.row_upper_ / row_scale
+    return lp, _Columns(unit_ns, whole, scale, lower, upper)
 
 
 def _rounding(lp: highspy.HighsLp, columns: _Columns) -> float:
@@ -218,17 +198,15 @@ def run(model: pulp.LpProblem, options: SolveOptions) -> Outcome:
     proof nor a limit is trouble: UNKNOWN, UNFINISHED, without bound. So are literals beside times
     out of the safe range.
     """
-    columns = _columns(model)
+    native, columns = _scaled(model)
     engine = highspy.Highs()
     _configure(engine, options)
-    native = _native(model, columns)
     if columns.whole.any() and (moved := _rounding(native, columns)) > TOLERANCE:
         longer = 2.0 ** math.ceil(math.log2(moved / TOLERANCE))
         if longer * UNIT_NS > LONGEST_UNIT_NS:
             said = f"HiGHS: rounding may move a row of times by {moved * UNIT_NS:.2g} ns"
             return _without_solution(engine, Status.UNKNOWN, Termination.UNFINISHED, said)
-        columns = _columns(model, longer * UNIT_NS)
-        native = _native(model, columns)
+        native, columns = _scaled(model, longer * UNIT_NS)
     if engine.passModel(native) == highspy.HighsStatus.kError:
         raise ValueError("HiGHS refuses the model")
     _start_from_hint(engine, model)
@@ -242,9 +220,10 @@ def write(model: pulp.LpProblem, path: Path) -> None:
     Engines let a literal be off by 1e-6: with times in nanoseconds their rows would be beyond the
     precision of doubles at that tolerance. The file begins with `NOTE`.
     """
-    columns, mark = _columns(model, NS_PER_MS), "*" if path.suffix == ".mps" else "\\"
-    native, engine = _native(model, columns), highspy.Highs()
-    native.col_names_, native.row_names_ = columns.names, list(model._constraints)
+    (native, _), mark = _scaled(model, NS_PER_MS), "*" if path.suffix == ".mps" else "\\"
+    engine = highspy.Highs()
+    native.col_names_ = [variable.name for variable in model.variables()]
+    native.row_names_ = list(model._constraints)
     engine.setOptionValue("output_flag", False)
     if engine.passModel(native) == highspy.HighsStatus.kError:
         raise ValueError("HiGHS refuses the model")

@@ -12,7 +12,7 @@ import pulp
 import pytest
 
 from solver.backends import highs
-from solver.backends.highs import _columns, _outcome
+from solver.backends.highs import _outcome, _scaled
 from solver.options import SolveOptions
 from solver.result import Status, Termination
 from tests.conftest import present
@@ -135,7 +135,7 @@ def test_odd_status_proves_nothing(code: str) -> None:
 
     A limit leaves a feasible solution, though PuLP's own class calls it optimal.
     """
-    columns = _columns(least(3))
+    _, columns = _scaled(least(3))
     outcome = _outcome(answered(code), columns)
     assert (outcome.status, outcome.bound, outcome.values) == (Status.UNKNOWN, None, None)
     assert outcome.termination is Termination.UNFINISHED
@@ -151,7 +151,7 @@ def test_odd_status_proves_nothing(code: str) -> None:
 
 def test_bound_is_rounded_up_less_the_tolerances() -> None:
     """A float a little above a whole number is that number's bound, a little below the same."""
-    columns = _columns(least(3))
+    _, columns = _scaled(least(3))
     for noise in (-1e-10, 0.0, 1e-10):
         bound = 1.0 + noise
         assert _outcome(answered("kOptimal", bound), columns).bound == 1 << 20
