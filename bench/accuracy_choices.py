@@ -152,7 +152,8 @@ def fasop(fits: Mapping[int, Fit]) -> Seconds:
         b = kernels.micro_batch
         own = FASOP_BLOCKS[b] if _width(step) == FASOP_WIDTH else b
         blocks, head = (log(scale * times[0][i] / times[1][i]) for scale, i in ((own, 1), (b, -1)))
-        return step.predicted_s(Factors(one.blocks + blocks, one.ends + head))
+        factors = Factors(one.blocks + blocks, one.ends + head)
+        return step.predicted_s(dict.fromkeys(step.shapes, factors))
 
     return seconds
 

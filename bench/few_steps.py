@@ -35,7 +35,7 @@ def models(folder: Path) -> Models:
         if case.source == "vTrain" and case.plan is not None and case.measured_s is not None:
             step = MeasuredStep(*case.plan, case.measured_s)
             key = case.kind, case.model
-            found.setdefault(key, []).append(Tangent.of(step, NEUTRAL))
+            found.setdefault(key, []).append(Tangent.of(step, dict.fromkeys(step.shapes, NEUTRAL)))
     return found
 
 

@@ -127,7 +127,7 @@ def _changes(planned: Planned, best: Plan) -> Iterator[tuple[str, Planned]]:
     if config.num_stages == target.num_stages:
         blocks = [layer.is_block for layer in planned.space.workload.layers]
         split = "/".join(str(sum(blocks[a:b])) for a, b in pairwise(theirs.boundaries))
-        yield f"split {split} blocks", _with_boundaries(planned, theirs.boundaries)
+        yield f"split {split} blocks", replace(planned, boundaries=theirs.boundaries)
     if not target.per_stage:
         yield _with_degrees(planned, target, theirs)
     if (target.ep, target.etp) != (config.ep, config.etp):
@@ -172,19 +172,15 @@ def _schedule(target: Configuration) -> str:
     return f"schedule {target.schedule}{chunks}"
 
 
-def _with_boundaries(planned: Planned, boundaries: tuple[int, ...]) -> Planned:
-    return replace(planned, run=replace(planned.run, boundaries=boundaries))
-
-
 def _filled(planned: Planned, theirs: Decisions) -> Planned:
     """With the own split where it has as many stages, else the best plan's, else an even one."""
     stages = planned.config.num_stages
-    for boundaries in (planned.run.boundaries, theirs.boundaries):
+    for boundaries in (planned.boundaries, theirs.boundaries):
         if len(boundaries) == stages + 1:
-            return _with_boundaries(planned, boundaries)
+            return replace(planned, boundaries=boundaries)
     each, rest = divmod(planned.space.workload.num_blocks, stages)
     even = [each + (k < rest) for k in range(stages)]
-    return _with_boundaries(planned, block_boundaries(planned.space, even))
+    return replace(planned, boundaries=block_boundaries(planned.space, even))
 
 
 def _hosts(instance: Instance, order: Sequence[int]) -> str:
@@ -202,7 +198,7 @@ def _runs(planned: Planned, config: Configuration) -> bool:
 
 def _plan(change: Planned) -> Plan | None:
     """The changed plan; None where there is no such plan."""
-    config, boundaries = change.config, change.run.boundaries
+    config, boundaries = change.config, change.boundaries
     if not change.recomputes_least:
         config = settled(change.space, config, change.run.recompute)
     if not _runs(change, config) or any(a >= b for a, b in pairwise(boundaries)):

@@ -57,6 +57,7 @@ class Planned:
     run: Launched
     order: tuple[int, ...]  #: node groups
     config: Configuration
+    boundaries: tuple[int, ...]  #: of layers, of the stages
     recomputes_least: bool = False
 
     @property
@@ -72,8 +73,8 @@ class Planned:
         choose = (
             StageCosts(tables).recomputed if self.recomputes_least else as_run(tables, self.run)
         )
-        shares, boundaries = even_shares(tables), self.run.boundaries
-        return uniform_plan(self.instance, self.config, self.order, boundaries, shares, choose)
+        shares = even_shares(tables)
+        return uniform_plan(self.instance, self.config, self.order, self.boundaries, shares, choose)
 
 
 def planned(instance: Instance, run: Launched, order: Sequence[int]) -> Planned:
@@ -93,7 +94,8 @@ def planned(instance: Instance, run: Launched, order: Sequence[int]) -> Planned:
         nodes_used=used,
         **fields_of(run, *alike, *shards),
     )
-    job = Planned(space, run, tuple(order), settled(space, config, run.recompute))
+    config = settled(space, config, run.recompute)
+    job = Planned(space, run, tuple(order), config, run.boundaries)
     _check_config(job)
     if not simulable(space, job.config):
         raise run.error("micro_batch", TOO_LONG, "larger micro-batches")

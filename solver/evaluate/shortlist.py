@@ -63,10 +63,9 @@ def picked(means: Numbers, joint: Numbers, count: int) -> Iterator[tuple[int, fl
 
 def drawn_times(means: Numbers, joint: Numbers) -> Numbers:
     """[draw, candidate] times, of DRAWS draws that are the same in every run."""
-    normal = np.random.default_rng(0).standard_normal((DRAWS, len(means)))
-    root = np.linalg.cholesky(joint + JITTER * np.eye(len(means)))
-    times: Numbers = np.exp(means + normal @ root.T)
-    return times
+    joint = joint + JITTER * np.eye(len(means))
+    rng = np.random.default_rng(0)
+    return np.exp(rng.multivariate_normal(means, joint, DRAWS, method="cholesky"))
 
 
 def shortlist(

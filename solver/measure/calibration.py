@@ -95,12 +95,10 @@ class MeasuredStep:
         """Whether it ran on several nodes."""
         return sum(self.plan.config.nodes_used) > 1
 
-    def predicted_s(self, factors: "Factors | Mapping[Kernels, Factors] | None" = None) -> float:
-        """Step time, as modelled or corrected; Factors: of all its shapes alike."""
+    def predicted_s(self, factors: Mapping[Kernels, Factors] | None = None) -> float:
+        """Step time, as modelled or corrected by the factors of its shapes."""
         corrected = self.instance
         if factors is not None:
-            if isinstance(factors, Factors):
-                factors = dict.fromkeys(self.shapes, factors)
             tables: dict[str, dict[str, dict[int, dict[int, float]]]] = {}
             for shape in self.shapes:
                 for kind, factor in corrections(self.instance, factors[shape]).items():
@@ -140,9 +138,8 @@ class Tangent:
     slopes: Floats
 
     @staticmethod
-    def of(step: MeasuredStep, at: Factors | Mapping[Kernels, Factors]) -> "Tangent":
+    def of(step: MeasuredStep, at: Mapping[Kernels, Factors]) -> "Tangent":
         """By small differences; the network's one factor has its slope at the first shape."""
-        at = dict.fromkeys(step.shapes, at) if isinstance(at, Factors) else at
         here, slopes = log(step.predicted_s(at)), np.zeros((len(step.shapes), len(NEUTRAL)))
         for (i, shape), (k, name) in product(enumerate(step.shapes), enumerate(Factors._fields)):
             if name != "network" or (step.several and not i):

@@ -39,7 +39,7 @@ def step_of(planned: Instance, tp: int = 1, dp: int = 8, pp: int = 1) -> Measure
 def _measured(planned: Instance, path: Path, factors: Factors) -> list[MeasuredStep]:
     """Steps as long as if layer times were off by these factors."""
     modelled = _rows(planned, path, [f"{degrees},0.8" for degrees in DEGREES])
-    times = [step.predicted_s(factors) for step in modelled]
+    times = [step.predicted_s(dict.fromkeys(step.shapes, factors)) for step in modelled]
     return _rows(planned, path, [f"{d},{t:.9f}" for d, t in zip(DEGREES, times, strict=True)])
 
 
@@ -73,7 +73,8 @@ def test_the_network_has_a_factor_of_its_own(tmp_path: Path) -> None:
     planned = parse_instance(text, "small.yaml", Path())
     degrees = (*DEGREES, "1,16,1,1", "1,8,2,1", "2,8,1,1", "1,16,1,2")
     modelled = _rows(planned, tmp_path / "a.csv", [f"{each},0.8" for each in degrees])
-    times = [step.predicted_s(Factors(0.0, 0.0, log(1.5))) for step in modelled]
+    slower_network = Factors(0.0, 0.0, log(1.5))
+    times = [step.predicted_s(dict.fromkeys(step.shapes, slower_network)) for step in modelled]
     assert times[7] > 1.1 * modelled[7].predicted_s()
     lines = [f"{each},{time_s:.9f}" for each, time_s in zip(degrees, times, strict=True)]
     found = fit(_rows(planned, tmp_path / "b.csv", lines))
@@ -95,7 +96,7 @@ def test_steps_of_other_widths_count_by_how_near_they_are(planned: Instance) -> 
     step = step_of(planned)
     kernels = step.kernels
     shapes = [kernels._replace(width=width) for width in (1024, 512, 256)]
-    prior = Fit((Tangent.of(step, Factors(0.0, 0.0)),)).prior(shapes)
+    prior = Fit((Tangent.of(step, {kernels: Factors(0.0, 0.0)}),)).prior(shapes)
     common, own = BLOCKS.common**2, BLOCKS.own**2
     near = [MACHINE**2 + 0.5 ** (i / BLOCKS.width) * (common + own) for i in range(3)]
     assert prior[0, 0, 0] == pytest.approx(near, rel=1e-6)
