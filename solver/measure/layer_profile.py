@@ -10,11 +10,11 @@ import platform
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from statistics import median
-from time import perf_counter
 
 import torch
 from torch import Tensor, nn
 from torch.profiler import ProfilerActivity, profile
+from torch.utils.benchmark import Timer
 
 from formulations.errors import InstanceError, PlannerError
 from formulations.instance.sizes import TransformerSizes
@@ -52,32 +52,23 @@ def measured(layer: nn.Module, taken: Tensor) -> LayerMeasurement:
     def backward(*wanted: Tensor) -> None:
         torch.autograd.grad(out, wanted, given, retain_graph=True, allow_unused=True)
 
-    forward_ms = _median_ms(lambda: layer(taken), taken.device)
-    backward_ms = _median_ms(lambda: backward(*inputs, *parameters), taken.device)
-    inputs_ms = _median_ms(lambda: backward(*inputs), taken.device) if inputs else 0.0
+    forward_ms = _median_ms(lambda: layer(taken))
+    backward_ms = _median_ms(lambda: backward(*inputs, *parameters))
+    inputs_ms = _median_ms(lambda: backward(*inputs)) if inputs else 0.0
     weight_ms = min(max(backward_ms - inputs_ms, LEAST_MS), backward_ms)
     return LayerMeasurement(forward_ms, backward_ms, weight_ms, _peak_bytes(layer, taken))
 
 
-def _median_ms(run: Callable[[], object], device: torch.device) -> float:
-    """Milliseconds of one pass; the first ones, which build and choose kernels, do not count."""
-    first_s = min(_seconds(run, 1, device) for _ in range(2))
+def _median_ms(run: Callable[[], object]) -> float:
+    """Milliseconds of one pass; PyTorch's timer waits for devices, and does two before it counts.
+
+    Those build and choose kernels.
+    """
+    timer = Timer("run()", globals={"run": run}, num_threads=torch.get_num_threads())
+    first_s = timer.timeit(1).mean
     passes = min(max(round(LEAST_RUN_S / max(first_s, 1e-9)), 1), MOST_PASSES)
-    return 1e3 * median(_seconds(run, passes, device) for _ in range(RUNS)) / passes
-
-
-def _seconds(run: Callable[[], object], passes: int, device: torch.device) -> float:
-    _wait(device)
-    start = perf_counter()
-    for _ in range(passes):
-        run()
-    _wait(device)
-    return perf_counter() - start
-
-
-def _wait(device: torch.device) -> None:
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
+    runs_s: list[float] = [timer.timeit(passes).mean for _ in range(RUNS)]
+    return 1e3 * median(runs_s)
 
 
 def _peak_bytes(layer: nn.Module, taken: Tensor) -> int:

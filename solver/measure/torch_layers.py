@@ -14,13 +14,11 @@ from torch.nn import functional as F
 
 from formulations.instance.sizes import TransformerSizes
 
-Layers = dict[str, Callable[[], nn.Module]]
-
 _DROPOUT = 0.1
 _ROTARY_BASE = 10_000.0
 
 
-def layers(sizes: TransformerSizes, tp: int, flash: bool) -> Layers:
+def layers(sizes: TransformerSizes, tp: int, flash: bool) -> dict[str, Callable[[], nn.Module]]:
     """What builds the layer of each kind of the chain."""
     return {
         "embedding": lambda: Embedding(sizes, tp),
@@ -29,13 +27,9 @@ def layers(sizes: TransformerSizes, tp: int, flash: bool) -> Layers:
     }
 
 
-def _norm(sizes: TransformerSizes) -> nn.Module:
-    width = sizes.hidden_size
-    return nn.LayerNorm(width) if sizes.norm == "layernorm" else nn.RMSNorm(width)
-
-
-def _norms(sizes: TransformerSizes, used: bool) -> nn.Module:
-    return _norm(sizes) if used else nn.Identity()
+def _norm(sizes: TransformerSizes, used: bool = True) -> nn.Module:
+    norm = nn.LayerNorm if sizes.norm == "layernorm" else nn.RMSNorm
+    return norm(sizes.hidden_size) if used else nn.Identity()
 
 
 def _dropout(sizes: TransformerSizes) -> nn.Module:
@@ -51,7 +45,7 @@ class Embedding(nn.Module):
         self.tokens = nn.Embedding(-(-sizes.vocabulary_size // tp), h)
         rows = (sizes.learned_positions, sizes.token_types)
         self.tables = nn.ModuleList(nn.Embedding(count, h) for count in rows if count)
-        self.norm, self.dropout = _norms(sizes, sizes.embedding_norm), _dropout(sizes)
+        self.norm, self.dropout = _norm(sizes, sizes.embedding_norm), _dropout(sizes)
 
     def forward(self, ids: Tensor) -> Tensor:
         """Sum of all tables."""
@@ -161,7 +155,7 @@ class Block(nn.Module):
         super().__init__()
         self.branches = nn.ModuleList((Attention(sizes, tp, flash), FeedForward(sizes, tp)))
         self.before = nn.ModuleList(_norm(sizes) for _ in self.branches)
-        self.behind = nn.ModuleList(_norms(sizes, sizes.branch_norms) for _ in self.branches)
+        self.behind = nn.ModuleList(_norm(sizes, sizes.branch_norms) for _ in self.branches)
         self.dropout = _dropout(sizes)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -177,7 +171,7 @@ class Head(nn.Module):
     def __init__(self, sizes: TransformerSizes, tp: int) -> None:
         super().__init__()
         h, rows = sizes.hidden_size, -(-sizes.vocabulary_size // tp)
-        self.norm = _norms(sizes, sizes.final_norm)
+        self.norm = _norm(sizes, sizes.final_norm)
         transform = (nn.Linear(h, h), nn.GELU(), _norm(sizes)) if sizes.masked_lm_head else ()
         self.transform = nn.Sequential(*transform)
         self.projection = nn.Linear(h, rows, bias=sizes.masked_lm_head)
