@@ -59,21 +59,18 @@ def run(model: cp_model.CpModel, options: SolveOptions, lean: bool = False) -> O
     status = _STATUS[code]
     has_solution = status in (Status.OPTIMAL, Status.FEASIBLE)
     closed = status in (Status.OPTIMAL, Status.INFEASIBLE)
+    # Time, or Ctrl-C, which CP-SAT keeps to itself
+    limit_s = options.time_limit_s
+    early = limit_s is None or engine.wall_time < limit_s - EARLY_S
+    stopped_by = Termination.INTERRUPTED if early else Termination.TIME_LIMIT
     return Outcome(
         status=status,
-        termination=Termination.CLOSED if closed else _stopped_by(engine, options),
+        termination=Termination.CLOSED if closed else stopped_by,
         objective=round(engine.objective_value) if has_solution else None,
         bound=None if status is Status.INFEASIBLE else _bound(model, engine),
         runtime_s=engine.wall_time,
         values=tuple(engine.response_proto.solution) if has_solution else None,
     )
-
-
-def _stopped_by(engine: cp_model.CpSolver, options: SolveOptions) -> Termination:
-    """Time, or Ctrl-C, which CP-SAT keeps to itself."""
-    limit_s = options.time_limit_s
-    early = limit_s is None or engine.wall_time < limit_s - EARLY_S
-    return Termination.INTERRUPTED if early else Termination.TIME_LIMIT
 
 
 def write(model: cp_model.CpModel, path: Path) -> None:

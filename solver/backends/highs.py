@@ -20,7 +20,7 @@ nanoseconds: with coefficients near 1e9, a literal off by the usual 1e-6 is wort
 """
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -205,7 +205,8 @@ def run(model: pulp.LpProblem, options: SolveOptions) -> Outcome:
         longer = 2.0 ** math.ceil(math.log2(moved / TOLERANCE))
         if longer * UNIT_NS > LONGEST_UNIT_NS:
             said = f"HiGHS: rounding may move a row of times by {moved * UNIT_NS:.2g} ns"
-            return _without_solution(engine, Status.UNKNOWN, Termination.UNFINISHED, said)
+            runtime_s = engine.getRunTime()
+            return Outcome(Status.UNKNOWN, Termination.UNFINISHED, runtime_s, trouble=said)
         native, columns = _scaled(model, longer * UNIT_NS)
     if engine.passModel(native) == highspy.HighsStatus.kError:
         raise ValueError("HiGHS refuses the model")
@@ -234,36 +235,28 @@ def write(model: pulp.LpProblem, path: Path) -> None:
 
 
 def _outcome(engine: Any, columns: _Columns) -> Outcome:
-    code, info = engine.getModelStatus(), engine.getInfo()
+    code, info, runtime_s = engine.getModelStatus(), engine.getInfo(), engine.getRunTime()
     said = engine.modelStatusToString(code)
     if code in _REFUSED:
         raise ValueError(f"HiGHS refuses the model: {said}")
     if code == highspy.HighsModelStatus.kInfeasible:
-        return _without_solution(engine, Status.INFEASIBLE, Termination.CLOSED)
-    optimal, has_solution = (
-        code == highspy.HighsModelStatus.kOptimal,
-        info.primal_solution_status == 2,
-    )
+        return Outcome(Status.INFEASIBLE, Termination.CLOSED, runtime_s)
+    optimal = code == highspy.HighsModelStatus.kOptimal
+    has_solution = info.primal_solution_status == 2
     if not ((optimal and has_solution) or code in _STOPPED):
-        return _without_solution(engine, Status.UNKNOWN, Termination.UNFINISHED, f"HiGHS: {said}")
+        trouble = f"HiGHS: {said}"
+        return Outcome(Status.UNKNOWN, Termination.UNFINISHED, runtime_s, trouble=trouble)
     proved = info.mip_dual_bound if columns.whole.any() else info.objective_function_value
     if not columns.whole.any() and not optimal:
         proved = -math.inf
+    bound = _bound_ns(columns, proved)
     if not has_solution:
-        outcome = _without_solution(engine, Status.UNKNOWN, Termination.TIME_LIMIT)
-        return replace(outcome, bound=_bound_ns(columns, proved))
+        return Outcome(Status.UNKNOWN, Termination.TIME_LIMIT, runtime_s, bound=bound)
     return Outcome(
         status=Status.OPTIMAL if optimal else Status.FEASIBLE,
         termination=Termination.CLOSED if optimal else Termination.TIME_LIMIT,
         objective=round(info.objective_function_value * columns.unit_ns),
-        bound=_bound_ns(columns, proved),
-        runtime_s=engine.getRunTime(),
+        bound=bound,
+        runtime_s=runtime_s,
         values=tuple(np.array(engine.getSolution().col_value) * columns.scale),
     )
-
-
-def _without_solution(
-    engine: Any, status: Status, termination: Termination, trouble: str | None = None
-) -> Outcome:
-    runtime_s = engine.getRunTime()
-    return Outcome(status, termination, None, None, runtime_s, values=None, trouble=trouble)

@@ -18,8 +18,8 @@ class Outcome:
 
     status: Status
     termination: Termination
-    objective: int | None
-    bound: int | None
     runtime_s: float
-    values: Sequence[float] | None
+    objective: int | None = None
+    bound: int | None = None
+    values: Sequence[float] | None = None
     trouble: str | None = None

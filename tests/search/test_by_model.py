@@ -30,8 +30,8 @@ from tests.seeds import one_each
 from tests.small_instances import random_instance
 from tests.stage_degrees import meshed_instance, stage_instance
 
-INFEASIBLE = Outcome(Status.INFEASIBLE, Termination.CLOSED, None, None, 0.0, None)
-TROUBLE = Outcome(Status.UNKNOWN, Termination.UNFINISHED, None, None, 0.0, None, "odd")
+INFEASIBLE = Outcome(Status.INFEASIBLE, Termination.CLOSED, 0.0)
+TROUBLE = Outcome(Status.UNKNOWN, Termination.UNFINISHED, 0.0, trouble="odd")
 
 
 def answer_always(outcome: Outcome, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -194,7 +194,7 @@ def too_high_a_bound(model: Any, outcome: Outcome) -> Outcome:
 
 
 def odd_end(model: Any, outcome: Outcome) -> Outcome:
-    return Outcome(Status.UNKNOWN, Termination.UNFINISHED, None, None, 0.0, None, "HiGHS: Unknown")
+    return Outcome(Status.UNKNOWN, Termination.UNFINISHED, 0.0, trouble="HiGHS: Unknown")
 
 
 def free_choice(seeds: range) -> list[tuple[CostTables, int]]:
