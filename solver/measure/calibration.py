@@ -68,11 +68,12 @@ def corrections(instance: Instance, factors: Factors) -> dict[str, float]:
 
 @dataclass(frozen=True)
 class MeasuredStep:
-    """A plan and how long its step took."""
+    """A plan, how long its step took, and its measured peak memory if known."""
 
     instance: Instance
     plan: Plan
     measured_s: float
+    memory_bytes: float | None = None
 
     @cached_property
     def shapes(self) -> tuple[Kernels, ...]:

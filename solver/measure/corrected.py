@@ -55,16 +55,16 @@ class Corrected:
         return fmean(abs(times_s[corrected] / step.measured_s - 1) for times_s, step in pairs)
 
 
-def memory_headroom(measured: Sequence[tuple[MeasuredStep, float | None]]) -> float | None:
+def memory_headroom(steps: Sequence[MeasuredStep]) -> float | None:
     """Share to leave free so that no measured peak would have been above what is left.
 
     Where p was predicted and q > p measured, p must be at most (1 - share) of the memory for q to
     fit: share = 1 - p / q.
     """
     shares = [
-        1 - int(plan_costs(step.instance, step.plan).memory_bytes.max()) / size
-        for step, size in measured
-        if size is not None
+        1 - int(plan_costs(step.instance, step.plan).memory_bytes.max()) / step.memory_bytes
+        for step in steps
+        if step.memory_bytes is not None
     ]
     return max(0.0, *shares) if shares else None
 
@@ -153,8 +153,7 @@ def calibrated(text: str, name: str, folder: Path, measured: Path) -> tuple[Corr
     if planned.calibration is not None:
         allowed = "the instance without it, and all measured steps in one file"
         raise InstanceError(name, "a calibration already", allowed)
-    rows = read_steps(measured, planned, partial(resized, text, name, folder))
-    steps = [step for step, _ in rows]
+    steps = read_steps(measured, planned, partial(resized, text, name, folder))
     source = f"{measured.name}, {len(steps)} measured step{'s' if len(steps) > 1 else ''}"
-    corrected = Corrected(source, planned, steps, fit(steps), memory_headroom(rows))
+    corrected = Corrected(source, planned, steps, fit(steps), memory_headroom(steps))
     return corrected, text.rstrip("\n") + "\n" + section(corrected)

@@ -125,8 +125,8 @@ def resized(text: str, name: str, folder: Path, sizes: Mapping[str, int]) -> Ins
 
 def read_steps(
     path: Path, instance: Instance, other_sizes: Resized | None = None
-) -> list[tuple[MeasuredStep, float | None]]:
-    """The steps of a file, each with its measured peak memory in bytes if known.
+) -> list[MeasuredStep]:
+    """The steps of a file.
 
     other_sizes: makes the instance of rows of other models; without it they are refused.
     Raises InstanceError for all lines that do not fit the format, the model or the machines, and
@@ -140,10 +140,11 @@ def read_steps(
         raise InstanceError(f"{path}:1:1", "no measured step", allowed + " and a line per step")
     names = [name for _, name in rows[0][1]]
     lines = all_of(partial(_document, path, names, *row) for row in rows[1:])
-    steps = all_of(partial(_step, Place(line), instance, other_sizes) for line in lines)
+    places = [Place(line) for line in lines]
+    steps = all_of(partial(_step, place, instance, other_sizes) for place in places)
     # The same run twice, further apart than such steps scatter
     runs: dict[str, tuple[MeasuredStep, int]] = {}
-    for (line, _), (step, _, place) in zip(rows[1:], steps, strict=True):
+    for (line, _), place, step in zip(rows[1:], places, steps, strict=True):
         run = f"{step.plan!r} {step.instance.workload!r} {step.instance.cluster!r}"
         first, at = runs.setdefault(run, (step, line))
         scatter = SCATTER * (SEVERAL_NOISE if step.several else NOISE)
@@ -152,7 +153,7 @@ def read_steps(
                 f"{step.measured_s:g} s, and {first.measured_s:g} s in line {at} of the same run"
             )
             raise place.at("seconds").error(wrong, f"within {100 * scatter:.2g} % of each other")
-    return [(step, memory) for step, memory, _ in steps]
+    return steps
 
 
 def _document(path: Path, names: list[str], line: int, fields: list[tuple[int, str]]) -> Document:
@@ -172,14 +173,12 @@ def _document(path: Path, names: list[str], line: int, fields: list[tuple[int, s
     return Document(str(path), values, lambda: positions)
 
 
-def _step(
-    place: Place, instance: Instance, other_sizes: Resized | None
-) -> tuple[MeasuredStep, float | None, Place]:
+def _step(place: Place, instance: Instance, other_sizes: Resized | None) -> MeasuredStep:
     line = place.document
     if line.has(("plan",)):
         ran = validated(PlanRow, line)
         plan = _plan(Path(line.name).parent / ran.plan, place, instance)
-        return _possible(MeasuredStep(instance, plan, ran.seconds), place), ran.memory, place
+        return _possible(MeasuredStep(instance, plan, ran.seconds, ran.memory), place)
     row = validated(StepRow, line)
     instance = _of_model(row, place, instance, other_sizes)
     group, gpus = _group(row, place, instance), row.gpus
@@ -190,7 +189,7 @@ def _step(
     batch = row.global_batch or instance.workload.global_batch
     alone = instance.with_batch(batch).model_copy(update={"cluster": cluster}).on((1,))
     plan = planned(alone, _run(row, place, alone), (0,) * (gpus // size)).plan
-    return _possible(MeasuredStep(alone, plan, row.seconds), place), row.memory, place
+    return _possible(MeasuredStep(alone, plan, row.seconds, row.memory), place)
 
 
 def _run(row: StepRow, place: Place, instance: Instance) -> Launched:

@@ -27,7 +27,7 @@ def planned() -> Instance:
 
 def _rows(planned: Instance, path: Path, lines: list[str]) -> list[MeasuredStep]:
     path.write_text("\n".join([HEADING, *lines]) + "\n", encoding="utf-8")
-    return [step for step, _ in read_steps(path, planned)]
+    return read_steps(path, planned)
 
 
 def step_of(planned: Instance, tp: int = 1, dp: int = 8, pp: int = 1) -> MeasuredStep:

@@ -30,8 +30,8 @@ def test_a_row_is_a_plan_on_as_many_gpus(tmp_path: Path) -> None:
     steps = tmp_path / "steps.csv"
     heading = f"{HEADING},memory,global_batch,schedule,zero,split"
     steps.write_text(f"{heading}\n2,1,2,4,1.5,1.5 GiB,16,gpipe,,7/5\n", encoding="utf-8")
-    [(step, memory)] = read_steps(steps, parse_instance(INSTANCE, "small.yaml", tmp_path))
-    assert (step.measured_s, memory) == (1.5, 1.5 * 2**30)
+    [step] = read_steps(steps, parse_instance(INSTANCE, "small.yaml", tmp_path))
+    assert (step.measured_s, step.memory_bytes) == (1.5, 1.5 * 2**30)
     [group] = step.instance.cluster.groups
     assert (group.nodes, group.gpus_per_node, step.instance.workload.global_batch) == (1, 4, 16)
     config, [replica] = step.plan.config, step.plan.replicas
@@ -49,7 +49,7 @@ def test_rows_of_other_models_and_machines(tmp_path: Path) -> None:
     rows = ["2,4,2,1,2.0,2048,24,2048,4,wide", "1,8,1,1,0.25,,,,,"]
     steps.write_text("\n".join([f"{HEADING},{columns}", *rows]) + "\n", encoding="utf-8")
     other = partial(resized, text, "small.yaml", tmp_path)
-    (wide, _), (narrow, _) = read_steps(steps, planned, other)
+    wide, narrow = read_steps(steps, planned, other)
     workload, [group] = wide.instance.workload, wide.instance.cluster.groups
     assert (workload.hidden_size, workload.num_blocks, workload.sequence_length) == (2048, 24, 2048)
     assert (workload.kv_heads, group.nodes, group.gpus_per_node) == (32, 4, 4)
@@ -84,7 +84,7 @@ def test_a_row_may_be_a_plan_on_unlike_gpus(tmp_path: Path) -> None:
     (tmp_path / "plan.json").write_text(to_json(document), encoding="utf-8")
     steps = tmp_path / "measured.csv"
     steps.write_text(f"plan,seconds,memory\nplan.json,{1.3 * found[1] / 1e9},\n", encoding="utf-8")
-    [(step, _)] = read_steps(steps, instance)
+    [step] = read_steps(steps, instance)
     assert step.plan == found[0]
     assert {shape.gpu for shape in step.shapes} == {"H100", "L40S"}
     fitted = fit([step])
