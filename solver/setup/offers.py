@@ -77,19 +77,17 @@ def with_prices(
         raise InstanceError("--region", shown(region), ", ".join(regions) or _TABLE)
     regions = regions if region is None else [region]
     offers = [offer for offer in offers if offer.region in regions]
-    cheapest: dict[tuple[str, int, str], Offer] = {}  # by region and kind of machine
-    for offer in sorted(offers, key=lambda each: each.usd_per_hour):
-        cheapest.setdefault((offer.region, offer.gpus, offer.gpu), offer)
-    offered = {f"{gpus}x{gpu}" for _, gpus, gpu in cheapest}
-    for kind in machines:
-        if (missing := f"{kind.gpus_per_node}x{kind.gpu}") not in offered:
+    cheapest: dict[str, dict[str, Offer]] = {}  # by region, by kind of machine
+    for offer in sorted(offers, key=lambda each: (each.region, each.usd_per_hour)):
+        cheapest.setdefault(offer.region, {}).setdefault(f"{offer.gpus}x{offer.gpu}", offer)
+    offered = set[str]().union(*cheapest.values())
+    wanted = [f"{kind.gpus_per_node}x{kind.gpu}" for kind in machines]
+    for missing in wanted:
+        if missing not in offered:
             allowed = ", ".join(sorted(offered)) or _TABLE
             raise InstanceError(str(path), f"no offer of {missing}", allowed)
-    by_region = (
-        [cheapest.get((name, kind.gpus_per_node, kind.gpu)) for kind in machines]
-        for name in regions
-    )
-    complete = [[each for each in row if each] for row in by_region if None not in row]
+    having_all = (of_kind for of_kind in cheapest.values() if of_kind.keys() >= {*wanted})
+    complete = [[of_kind[name] for name in wanted] for of_kind in having_all]
     if not complete:
         allowed = "machines of one region; write prices into the instance for others"
         raise InstanceError(str(path), "no region that offers all of these machines", allowed)
