@@ -27,6 +27,7 @@ from tests.small_instances import (
     random_layers,
     two_tensors,
     with_ends,
+    with_groups,
     workload,
 )
 
@@ -156,10 +157,8 @@ def zoned(instance: Instance, seed: int) -> Instance:
 
 def wide_zones(seed: int) -> CostTables:
     """Tables of a random configuration of six nodes in up to four zones."""
-    instance = crowded_instance(seed)
-    groups = tuple(g.but(nodes=3) for g in instance.cluster.groups)
-    cluster = instance.cluster.but(groups=groups)
-    wide = zoned(instance.but(cluster=cluster, workload={"global_batch": 24}), seed)
+    six = with_groups(crowded_instance(seed), nodes=3)
+    wide = zoned(six.but(workload={"global_batch": 24}), seed)
     config = present(random_config(wide, seed, most_stages=6))
     return build_tables(wide, config)
 
@@ -332,11 +331,8 @@ def with_less_memory(instance: Instance, config: Configuration, rng: random.Rand
         for (d, own), ways in zip(devices, plain, strict=True)
     )
     keep = 1 - instance.limits.memory_headroom
-    groups = tuple(
-        group.but(gpu={"memory_bytes": int(rng.uniform(least, most) / keep) + 1})
-        for group in instance.cluster.groups
-    )
-    return instance.but(cluster={"groups": groups})
+    sizes = [int(rng.uniform(least, most) / keep) + 1 for _ in instance.cluster.groups]
+    return with_groups(instance, gpu=[{"memory_bytes": size} for size in sizes])
 
 
 def one_degree(seed: int, schedule: str, **fields: object) -> Instance:

@@ -17,7 +17,7 @@ from solver.options import SolveOptions
 from solver.search.driver import solve
 from tests import brute_force
 from tests.conftest import text_of
-from tests.small_instances import random_instance
+from tests.small_instances import random_instance, with_groups
 
 #: Families of two groups with three points or more on their fronts.
 SEEDS = (9, 23, 40, 89, 111)
@@ -25,10 +25,13 @@ SEEDS = (9, 23, 40, 89, 111)
 
 def small_family(seed: int, fewest: Counts | None = None) -> Family:
     """All clusters within those of a random instance."""
-    instance = random_instance(seed)
-    groups = tuple(group.but(nodes=2) for group in instance.cluster.groups)
-    instance = instance.but(cluster=instance.cluster.but(groups=groups))
-    return Family(instance=instance, fewest=fewest or (0,) * len(groups))
+    instance = with_groups(random_instance(seed), nodes=2)
+    return Family(instance=instance, fewest=fewest or (0,) * len(instance.cluster.groups))
+
+
+def priced(family: Family, price: float | None) -> Family:
+    """The family with this price for each of its nodes."""
+    return family.but(instance=with_groups(family.instance, price_usd_per_hour=price))
 
 
 def searched(family: Family, measure: Measure | None = None, gap: float = 0.0) -> FrontDocument:

@@ -115,6 +115,15 @@ def instance_of(
     return Instance(name=name, source="test", workload=work, cluster=cluster, **more)
 
 
+def with_groups(instance: Instance, **fields: Any) -> Instance:
+    """The instance with these fields in all node groups; a list has one for each of them."""
+    groups = tuple(
+        group.but(**{name: v[j] if isinstance(v, list) else v for name, v in fields.items()})
+        for j, group in enumerate(instance.cluster.groups)
+    )
+    return instance.but(cluster={"groups": groups})
+
+
 def two_tensors(chain: list[Layer], seed: int) -> list[Layer]:
     """Every fourth chain sends twice as much behind the blocks of its second half, as T5 does."""
     if seed % 4 != 2:
@@ -257,14 +266,9 @@ def expert_instance(seed: int) -> Instance:
                 query_bytes=rng.randint(1, 20) * 10**6,
             )
         runs.append(LayerRun(layer=one, count=run.count))
-    sizes = rng.choice(NODES)
-    groups = tuple(
-        group.but(gpus_per_node=size)
-        for group, size in zip(instance.cluster.groups, sizes, strict=False)
-    )
-    return instance.but(
+    sizes = [*rng.choice(NODES)[: len(instance.cluster.groups)]]
+    return with_groups(instance, gpus_per_node=sizes).but(
         workload=workload.but(layer_runs=tuple(runs), experts=4),
-        cluster={"groups": groups},
         search={
             "expert_parallel": (1, 2, 4),
             "expert_tensor_parallel": (1, "tp"),

@@ -14,17 +14,14 @@ from tests.chain_instances import FAST, OUTSIDE, SLOW, chain_instance
 from tests.graph.drawn import drawn_tables, figures
 from tests.recorded import Cases, digest, recorded, summary
 from tests.seeds import one_each
-from tests.small_instances import plain_config
+from tests.small_instances import plain_config, with_groups
 
 
 def two_groups(sizes: tuple[int, ...], counts: tuple[int, ...], dp: int) -> Placer:
     """Twelve blocks; groups of nodes of these sizes, with slow links and 8 MB to send."""
-    instance = chain_instance([1] * 12, [SLOW, FAST])
-    groups = tuple(
-        group.but(gpus_per_node=size, nodes=count, inter_node=OUTSIDE)
-        for group, size, count in zip(instance.cluster.groups, sizes, counts, strict=True)
-    )
-    instance = instance.but(cluster={"groups": groups}, workload={"boundary_bytes": 8 * 10**6})
+    nodes = {"gpus_per_node": [*sizes], "nodes": [*counts], "inter_node": OUTSIDE}
+    instance = with_groups(chain_instance([1] * 12, [SLOW, FAST]), **nodes)
+    instance = instance.but(workload={"boundary_bytes": 8 * 10**6})
     slots = sum(size * count for size, count in zip(sizes, counts, strict=True))
     return Placer(build_tables(instance, plain_config(counts, dp=dp, pp=slots // dp)))
 

@@ -14,7 +14,7 @@ from solver.verify import verify_front
 from tests.oracles.preemption import all_terms
 from tests.recorded import Cases, digest, recorded
 from tests.seeds import one_each
-from tests.small_families import points_of, searched, small_family, times_by_force
+from tests.small_families import points_of, priced, searched, small_family, times_by_force
 
 #: Small families with three points or more, some on spot and some on demand.
 SEEDS = (9, 40, 89)
@@ -103,10 +103,7 @@ def test_limits_are_of_steps_that_are_kept(
 def test_fronts_are_the_recorded_ones() -> Cases:
     """Of plans offered in turn: figures, cutoffs, and what dominates half of them."""
     for seed in SEEDS:
-        groups = small_family(seed).instance.cluster.groups
-        groups = tuple(group.but(price_usd_per_hour=0.0) for group in groups)
-        free = small_family(seed).but(instance={"cluster": {"groups": groups}})
-        spot = spot_family(seed)
+        free, spot = priced(small_family(seed), 0.0), spot_family(seed)
         measures = [Measure(spot), Measure(small_family(seed), "subsets"), Measure(free)]
         measures += [Measure(spot, "time"), Measure(spot, "money")]
         for number, measure in enumerate(measures):
@@ -152,17 +149,12 @@ def test_limits_of_a_training_are_those_of_a_step() -> None:
     assert (subsets.fewest, aim) == ((0,) * len(FAMILY.fewest), "subsets")
 
 
-def priced(price: float | None) -> Family:
-    groups = tuple(group.but(price_usd_per_hour=price) for group in FAMILY.instance.cluster.groups)
-    return FAMILY.but(instance={"cluster": {"groups": groups}})
-
-
 def test_what_does_not_go_together_is_refused() -> None:
     for wanted, family, words in (
         (Wanted(budget_usd=1), FAMILY, "name its --sequences"),
         (Wanted(budget_usd=2 * MOST_USD, sequences=1), FAMILY, "at most 1,000,000,000,000,000"),
         (Wanted(), FAMILY.but(fewest=FAMILY.most), "x.yaml: one cluster"),
-        (Wanted(), priced(0), "x.yaml cluster.groups: no price"),
+        (Wanted(), priced(FAMILY, 0), "x.yaml cluster.groups: no price"),
     ):
         with pytest.raises(PlannerError, match=words):
             wanted.family(family, "x.yaml")

@@ -17,16 +17,14 @@ from solver.study.store import open_study, study_at
 from tests.command_line import output, run
 from tests.conftest import Killed
 from tests.small_families import searched, small_family
+from tests.small_instances import with_groups
 
 BERT = Path(__file__).resolve().parents[2] / "instances" / "aws_bert.yaml"
 
 
 def few(nodes: int) -> Family:
     family = load_family(BERT)
-    cluster = family.instance.cluster
-    groups = tuple(group.but(nodes=nodes) for group in cluster.groups)
-    update = {"cluster": cluster.but(groups=groups)}
-    return family.but(instance=update)
+    return family.but(instance=with_groups(family.instance, nodes=nodes))
 
 
 def overview(path: Path) -> member.FamilyOverview:

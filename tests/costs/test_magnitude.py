@@ -13,7 +13,7 @@ from tests.brute_force import all_orders, all_shares, all_splits, place, step_ti
 from tests.chain_instances import SLOW, chain_instance
 from tests.random_configs import zoned
 from tests.seeds import one_each
-from tests.small_instances import plain_config, random_instance
+from tests.small_instances import plain_config, random_instance, with_groups
 
 DAY_S = 86_400
 #: Forward and backward of one GFLOP on SLOW for the four sequences of a step: 4 * 3 ms.
@@ -52,9 +52,8 @@ def test_link_that_takes_years_is_refused() -> None:
     """One byte in 10^9 s: the gradients alone take years, alike in every configuration."""
     instance = chain_instance([1], [SLOW])
     slow = {"bandwidth_bytes_per_s": 1e-9, "latency_s": 0}
-    cluster = {"groups": (instance.cluster.groups[0].but(inter_node=slow),)}
     with pytest.raises(InstanceError, match="cluster: the slowest link needs"):
-        build_tables(instance.but(cluster=cluster), plain_config((1,)))
+        build_tables(with_groups(instance, inter_node=slow), plain_config((1,)))
 
 
 @pytest.mark.parametrize("seed", one_each(range(40), 20))

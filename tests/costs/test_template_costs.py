@@ -11,6 +11,7 @@ from formulations.node_sharing import NodeSplit
 from formulations.plan import Recomputed
 from tests.random_configs import zoned
 from tests.recorded import Cases, recorded, summary
+from tests.small_instances import with_groups
 from tests.template_cases import STRATEGY, enlarged, even_designs, fleet_instance, random_template
 
 
@@ -30,9 +31,7 @@ def test_costs_are_the_recorded_ones() -> Cases:
             template = Template(node_groups=(0,), stages=(stage,))
         if seed % 4 in (0, 2):  # starts that take time
             late = [{"latency_s": 1e-6 * (1 + seed) * j} for j, _ in enumerate(groups, 1)]
-            pairs = zip(groups, late, strict=True)
-            groups = tuple(group.but(inter_node=latency) for group, latency in pairs)
-            instance = instance.but(cluster={"groups": groups})
+            instance = with_groups(instance, inter_node=late)
         if seed % 4 == 3:  # the first block of the last stage is recomputed
             *first, last = template.stages
             last = last.but(recomputed=Recomputed(way="full", blocks=1))

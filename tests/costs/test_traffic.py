@@ -22,6 +22,7 @@ from tests.hand_made import results
 from tests.oracles.cases import drawn, drawn_plan
 from tests.recorded import Cases, recorded
 from tests.seeds import few_and_many
+from tests.small_instances import with_groups
 from tests.stage_degrees import stage_instance, unlike_instance
 
 
@@ -93,12 +94,9 @@ def test_traffic_is_the_recorded_one() -> Cases:
 
 def prompt(instance: Instance) -> Instance:
     """The instance with links without latency, and nothing hidden."""
-    groups = tuple(
-        group.but(intra_node={"latency_s": 0.0}, inter_node={"latency_s": 0.0})
-        for group in instance.cluster.groups
-    )
-    search = instance.search.but(overlap=Overlap())
-    return instance.but(cluster={"groups": groups}, search=search)
+    at_once = {"latency_s": 0.0}
+    instance = with_groups(instance, intra_node=at_once, inter_node=at_once)
+    return instance.but(search={"overlap": Overlap()})
 
 
 @pytest.mark.parametrize("seeds", few_and_many(range(30), 15))
@@ -157,15 +155,11 @@ def test_tensor_groups_are_busy_for_what_faster_links_save() -> None:
             or instance.cluster.has_joined_nodes
         ):
             continue
-        groups = tuple(
-            group.but(
-                intra_node={"bandwidth_bytes_per_s": 2 * group.intra_node.bandwidth_bytes_per_s}
-            )
-            for group in instance.cluster.groups
-        )
+        speeds = [2 * group.intra_node.bandwidth_bytes_per_s for group in instance.cluster.groups]
+        links = [{"bandwidth_bytes_per_s": speed} for speed in speeds]
         passes = [
             (costs.forward_ns + costs.backward_ns).reshape(config.vpp, config.pp, -1).sum(axis=0)
-            for each in (instance, instance.but(cluster={"groups": groups}))
+            for each in (instance, with_groups(instance, intra_node=links))
             for costs in [plan_costs(each, plan)]
         ]
         for flow, load in traffic(instance, plan).items():

@@ -16,6 +16,7 @@ from solver.export.registry import EXPORTERS
 from tests.export.read_back import check_files
 from tests.export.stored import check_exports
 from tests.export_cases import JOBS, instance_of, job_of
+from tests.small_instances import with_groups
 
 test_ranks_and_pieces_are_as_stored = check_exports("megatron")
 test_modules_and_sums_are_as_stored = check_exports("torchtitan")
@@ -37,10 +38,7 @@ UNEVEN = job_of()
 def named(*names: str) -> Job:
     """The job on node groups of these names: a node of the first, two of the second."""
     job = job_of()
-    cluster = job.instance.cluster
-    pairs = zip(cluster.groups, names, strict=True)
-    groups = tuple(group.but(name=name) for group, name in pairs)
-    return replace(job, instance=job.instance.but(cluster=cluster.but(groups=groups)))
+    return replace(job, instance=with_groups(job.instance, name=[*names]))
 
 
 @pytest.mark.parametrize("names", [("gpu a", "gpu-a"), ("日本", "中国"), ("a!", "a")])

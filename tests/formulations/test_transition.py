@@ -6,7 +6,7 @@ from formulations.fleet import Pipeline, Template, holdings, stage_on
 from formulations.transition import Copy, Links, layer_state_bytes, missing
 from tests.random_configs import zoned
 from tests.recorded import Cases, recorded
-from tests.small_instances import random_instance
+from tests.small_instances import random_instance, with_groups
 
 
 def template(*stages: tuple[int, int, int]) -> Template:
@@ -35,10 +35,8 @@ def test_times_are_the_recorded_ones() -> Cases:
     """States of layers, loads of links without zones and with, of copies from a checkpoint too."""
     for seed in range(8):
         instance = zoned(random_instance(seed), seed) if seed % 2 else random_instance(seed)
-        late = ({"latency_s": 1e-5 * (j + 1)} for j in range(9))
-        pairs = zip(instance.cluster.groups, late, strict=False)
-        groups = tuple(group.but(inter_node=latency) for group, latency in pairs)
-        instance = instance.but(cluster={"groups": groups})
+        late = [{"latency_s": 1e-5 * j} for j, _ in enumerate(instance.cluster.groups, 1)]
+        instance = with_groups(instance, inter_node=late)
         nodes, links = len(instance.cluster.node_names), Links(instance.cluster)
         sizes = layer_state_bytes(instance.workload)
         rng = random.Random(seed)

@@ -24,7 +24,7 @@ from solver.heuristics.time_tables import TimeTables
 from tests import brute_force, random_configs, recursion
 from tests.random_configs import crowded_instance, scheduled, unlike_replicas, zoned
 from tests.recorded import digest, summary
-from tests.small_instances import expert_instance, random_instance, widened
+from tests.small_instances import expert_instance, random_instance, widened, with_groups
 from tests.stage_degrees import meshed_instance, stage_instance, unlike_instance, unlike_tables
 
 NO_CUTOFF = 1 << 50
@@ -33,10 +33,8 @@ NO_CUTOFF = 1 << 50
 def even_tables(seed: int, schedule: ScheduleName | None = None) -> CostTables | None:
     """A random configuration with even shares on nodes of two types and sizes, if there is one."""
     instance = random_configs.crowded_instance(seed) if seed % 2 else random_instance(seed)
-    groups = instance.cluster.groups
-    if seed % 2:
-        groups = tuple(group.but(nodes=2) for group in groups)
-    instance = instance.but(search={"micro_batches": "even"}, cluster={"groups": groups})
+    instance = with_groups(instance, nodes=2) if seed % 2 else instance
+    instance = instance.but(search={"micro_batches": "even"})
     instance = instance if schedule is None else random_configs.scheduled(instance, schedule, seed)
     config = random_configs.random_config(instance, seed, most_stages=4)
     return build_tables(instance, config) if config else None
@@ -190,12 +188,8 @@ def _three_types(seed: int) -> Instance:
 
 def _deep(seed: int) -> Instance:
     """Two types on eight nodes of up to eight GPUs, and many blocks; in zones or not."""
-    instance = crowded_instance(seed)
-    sizes = ((4, 8), (8, 2), (6, 4), (4, 4))[seed % 4]
-    groups = tuple(
-        group.but(nodes=4, gpus_per_node=size)
-        for group, size in zip(instance.cluster.groups, sizes, strict=True)
-    )
+    sizes = ([4, 8], [8, 2], [6, 4], [4, 4])[seed % 4]
+    instance = with_groups(crowded_instance(seed), nodes=4, gpus_per_node=sizes)
     runs = tuple(run.but(count=run.count * 6) for run in instance.workload.layer_runs[1:-1])
     ends = instance.workload.layer_runs[0], instance.workload.layer_runs[-1]
     chosen = {
@@ -206,7 +200,6 @@ def _deep(seed: int) -> Instance:
         "tensor_parallel": (1, 2),
     }
     instance = instance.but(
-        cluster={"groups": groups},
         workload={"layer_runs": (ends[0], *runs, ends[1]), "global_batch": 32},
         search=chosen,
     )

@@ -125,10 +125,8 @@ def cases(every: int = 44) -> list[Any]:
 def rented(seed: int, prices: tuple[float, ...], longest_s: float | None = None) -> Instance:
     """A random instance that minimises money, its groups at these prices; two stages at most."""
     instance = random_instance(seed)
-    pairs = zip(instance.cluster.groups, prices, strict=False)
-    groups = tuple(group.but(price_usd_per_hour=price) for group, price in pairs)
-    return instance.but(
-        cluster={"groups": groups},
+    of_groups = [*prices[: len(instance.cluster.groups)]]
+    return small_instances.with_groups(instance, price_usd_per_hour=of_groups).but(
         objective={"minimize": "cost_per_step"},
         search={"pipeline_parallel": (1, 2)},
         limits={"max_step_time_s": longest_s},

@@ -40,7 +40,7 @@ from tests.hand_made import document_of, result_of
 from tests.random_configs import WITH_NEW, random_optimum_ns, random_tables, scheduled
 from tests.recorded import Cases, digest, recorded
 from tests.seeds import each_of
-from tests.small_instances import plain_config, random_instance
+from tests.small_instances import plain_config, random_instance, with_groups
 
 EXACT = SolveOptions(gap=0.0)
 
@@ -176,13 +176,11 @@ def test_bug_parts_sent_one_copy_of_the_tied_gradients(seed: int) -> None:
 
     Nodes hold whole stages, so that rings of both stay inside.
     """
-    instance = stage_degrees.unlike_instance(seed)
-    groups = tuple(group.but(gpus_per_node=2) for group in instance.cluster.groups)
-    instance = instance.but(cluster={"groups": groups})
-    nodes_used = tuple(group.nodes for group in groups)
-    halves = (Degrees(tp=1, parts=2),) * len(groups)
+    instance = with_groups(stage_degrees.unlike_instance(seed), gpus_per_node=2)
+    nodes_used = tuple(group.nodes for group in instance.cluster.groups)
+    halves = (Degrees(tp=1, parts=2),) * len(nodes_used)
     parts = plain_config(nodes_used, degrees=halves, pp=sum(nodes_used), micro_batch=4, zero=1)
-    replicas = parts.but(degrees=(Degrees(tp=1),) * len(groups), dp=2, micro_batch=2)
+    replicas = parts.but(degrees=(Degrees(tp=1),) * len(nodes_used), dp=2, micro_batch=2)
     of_parts, of_replicas = (
         best_of(build_tables(instance, config)).step_time_ns for config in (parts, replicas)
     )

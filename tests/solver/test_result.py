@@ -9,7 +9,7 @@ from solver.result import Comparison, Finding, Status, Termination, longest_step
 from tests.conftest import present
 from tests.hand_made import pipelined_result, planless_result
 from tests.random_configs import random_tables
-from tests.small_instances import random_instance
+from tests.small_instances import random_instance, with_groups
 
 
 def test_optimal_is_within_the_gap_asked_for() -> None:
@@ -39,12 +39,9 @@ def test_gap_forgives_the_noise_of_floats_alone() -> None:
 def test_budget_is_the_tighter_of_both() -> None:
     """At 2 USD/h a step of 0.001 USD may take 1.8 s; the time limit of 1 s is tighter."""
     tables = random_tables(1)
-    groups = tuple(
-        group.but(price_usd_per_hour=2 / sum(tables.config.nodes_used))
-        for group in tables.instance.cluster.groups
-    )
+    price = 2 / sum(tables.config.nodes_used)
     limits = Limits(max_step_time_s=1, max_cost_usd_per_step=0.001)
-    instance = tables.instance.but(cluster={"groups": groups}, limits=limits)
+    instance = with_groups(tables.instance, price_usd_per_hour=price).but(limits=limits)
     assert longest_step_ns(instance, tables.config.nodes_used) == 1_000_000_000
     free = instance.but(limits=Limits(max_cost_usd_per_step=0.001))
     assert longest_step_ns(free, tables.config.nodes_used) == 1_800_000_000

@@ -24,7 +24,7 @@ from tests.conftest import ROOT, present
 from tests.hand_made import result_of, uniform_plans
 from tests.random_configs import crowded_instance
 from tests.seeds import one_each
-from tests.small_instances import random_instance
+from tests.small_instances import random_instance, with_groups
 from tests.verify.forgeries import forged
 
 
@@ -140,8 +140,7 @@ def test_bug_nodes_of_a_single_lane_were_dealt_out(monkeypatch: pytest.MonkeyPat
 def test_bug_links_that_take_years_stood_for_a_lack_of_memory() -> None:
     """No plan being faster than any time shows that none fits only where times stay below that."""
     slow, instance = Link(bandwidth_bytes_per_s=1e-3, latency_s=0), random_instance(25)
-    groups = tuple(group.but(inter_node=slow) for group in instance.cluster.groups)
     wide = next(config for config in configs(instance) if sum(config.nodes_used) > 1)
-    prover = Prover(PlanSpace(instance.but(cluster={"groups": groups})))
+    prover = Prover(PlanSpace(with_groups(instance, inter_node=slow)))
     with pytest.raises(InstanceError, match="the slowest link needs"):
         cascade.quick_verdicts(prover, [cascade.Claim(0, wide, ANY_TIME_NS, nothing_fits=True)])

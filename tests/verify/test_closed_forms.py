@@ -15,7 +15,7 @@ from tests.chain_instances import chain_of
 from tests.graph.drawn import drawn_configs
 from tests.recorded import Cases, digest, recorded
 from tests.seeds import one_each
-from tests.small_instances import random_instance
+from tests.small_instances import random_instance, with_groups
 
 
 def largest_refuted(forms: ClosedForms) -> list[list[int]]:
@@ -58,10 +58,8 @@ def test_bounds_of_larger_clusters_are_the_recorded_ones() -> Cases:
     """
     for name, slower in product(("deep 2", "three types 3", "experts 0"), (1, 300)):
         instance, chosen, _ = drawn_configs()[name]
-        groups = []
-        for group in instance.cluster.groups:
-            speed = group.gpu.memory_bandwidth_bytes_per_s / slower
-            groups.append(group.but(gpu={"memory_bandwidth_bytes_per_s": speed}))
-        prover = Prover(PlanSpace(instance.but(cluster={"groups": tuple(groups)})))
+        speeds = [g.gpu.memory_bandwidth_bytes_per_s / slower for g in instance.cluster.groups]
+        gpus = [{"memory_bandwidth_bytes_per_s": speed} for speed in speeds]
+        prover = Prover(PlanSpace(with_groups(instance, gpu=gpus)))
         forms = ClosedForms(prover, chosen)
         yield f"{name} {slower}", [int(forms.work_ns().sum()), digest(largest_refuted(forms))]

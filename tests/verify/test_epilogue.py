@@ -20,7 +20,7 @@ from tests.conftest import present
 from tests.random_configs import random_tables
 from tests.recorded import Cases, digest, recorded, summary
 from tests.seeds import few_and_many
-from tests.small_instances import workload
+from tests.small_instances import with_groups, workload
 from tests.stage_degrees import unlike_tables
 
 
@@ -54,9 +54,8 @@ def test_outer_stages_wait_for_the_slower_link_to_their_tied_embeddings() -> Non
 
 def late(tables: CostTables) -> CostTables:
     """The same where links inside nodes start as late as no other group's."""
-    starts = enumerate(tables.instance.cluster.groups, 1)
-    groups = tuple(group.but(intra_node={"latency_s": 1e-6 * j}) for j, group in starts)
-    return build_tables(tables.instance.but(cluster={"groups": groups}), tables.config)
+    starts = [{"latency_s": 1e-6 * j} for j, _ in enumerate(tables.instance.cluster.groups, 1)]
+    return build_tables(with_groups(tables.instance, intra_node=starts), tables.config)
 
 
 @pytest.mark.parametrize("zones", [False, True])

@@ -12,7 +12,7 @@ from solver.front_document import FrontDocument
 from solver.report.front_picture import front_picture
 from solver.verify import Effort, verify_front
 from tests.recorded import as_recorded
-from tests.small_families import SEEDS, searched, small_family
+from tests.small_families import SEEDS, priced, searched, small_family
 from tests.small_instances import spot_instance
 from tests.verify.forgeries import judged, resealed
 
@@ -65,9 +65,6 @@ def test_bug_subsets_without_some_clusters_are_refused() -> None:
 
 def test_bug_picture_of_free_clusters() -> None:
     """Without prices there is one point, at no cost, and a picture all the same."""
-    family = small_family(SEEDS[1])
-    groups = tuple(g.but(price_usd_per_hour=0.0) for g in family.instance.cluster.groups)
-    free = family.but(instance=family.instance.but(cluster={"groups": groups}))
-    document = searched(free)
+    document = searched(priced(small_family(SEEDS[1]), 0.0))
     assert len(document.points) == 1
     assert "1 on the front" in front_picture(document)

@@ -14,7 +14,7 @@ from solver.search.driver import solve
 from solver.verify import Effort, Verification, verify_document
 from tests.certified_cases import CASES
 from tests.recorded import Cases, as_recorded, recorded
-from tests.small_instances import spot_instance
+from tests.small_instances import spot_instance, with_groups
 from tests.verify.forgeries import forged, judged
 
 
@@ -77,8 +77,7 @@ def test_bug_a_plan_space_far_beyond_the_log_was_listed() -> None:
 def test_dearer_terms_are_refused() -> None:
     """A consistent plan file on demand, where spot costs less, is not the best one."""
     instance = spot_instance(11)  # with nodes that are taken back
-    groups = tuple(group.but(spot=None) for group in instance.cluster.groups)
-    plain = build_document(solve(instance.but(cluster={"groups": groups})), SolveOptions())
+    plain = build_document(solve(with_groups(instance, spot=None)), SolveOptions())
     offered = [group.model_dump(mode="json") for group in instance.cluster.groups]
     checked = verify_document(forged(plain, {"instance.cluster.groups": offered}))
     assert any(problem.startswith("renting.on_spot") for problem in checked.problems)

@@ -22,6 +22,7 @@ from tests.best_plans import refuted_share
 from tests.chain_instances import SLOW, chain_instance, chain_tables
 from tests.conftest import ROOT
 from tests.recorded import Cases, recorded
+from tests.small_instances import with_groups
 from tests.verify.test_path_lengths import Lane
 
 BOTH = ("none", "full")
@@ -37,10 +38,9 @@ def test_devices_take_turns_with_1f1b_alone(p: int, m: int) -> None:
 def narrow_chain(message_bytes: int) -> CostTables:
     """Blocks of 1, 3, 3, 3, 1 GFLOP on five equal GPUs, one a stage, 24 micro-batches, 1 GB/s."""
     instance = chain_instance([1, 3, 3, 3, 1], [SLOW])
-    groups = (instance.cluster.groups[0].but(nodes=5),)
     work = {"global_batch": 24, "boundary_bytes": message_bytes}
     config = chain_tables(instance).config.but(nodes_used=(5,), pp=5)
-    return build_tables(instance.but(cluster={"groups": groups}, workload=work), config)
+    return build_tables(with_groups(instance, nodes=5).but(workload=work), config)
 
 
 def question(tables: CostTables) -> Refutation:
