@@ -10,6 +10,8 @@ from typing import Any, TypeVar
 
 import pytest
 
+from formulations.instance import Instance
+from formulations.instance.load import parse_instance
 from solver.document import PlanDocument
 from solver.files import to_json
 from solver.plan_figures import costs_of
@@ -38,6 +40,12 @@ def present(value: T | None) -> T:
 def text_of(name: str) -> str:
     """A file of tests/data."""
     return (ROOT / "tests" / "data" / name).read_text(encoding="utf-8")
+
+
+def stored_instance(name: str, **fields: object) -> Instance:
+    """The instance of a file in tests/data/spaces, with what it leaves open; x.yaml in errors."""
+    text = text_of(f"spaces/{name}.yaml")
+    return parse_instance(text.format(**fields) if fields else text, "x.yaml", Path())
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -2,7 +2,7 @@
 
 import random
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from functools import cache
@@ -183,9 +183,13 @@ OTHER_NODE = "    - {name: b, gpu: A10, gpus_per_node: 4, nodes: 1, inter_node: 
 MIXED = {"search: {": f"{OTHER_NODE}: {{tensor_parallel: [1, 2], "}
 
 
-def small(**changes: str) -> Instance:
-    """The instance, with texts replaced."""
-    text = SMALL
+def replaced(text: str, changes: Mapping[str, str]) -> Instance:
+    """The instance of a text in which others are replaced."""
     for old, new in changes.items():
         text = text.replace(old, new)
-    return parse_instance(text, "small.yaml", Path())
+    return parse_instance(text, "x.yaml", Path())
+
+
+def small(**changes: str) -> Instance:
+    """The small instance, with texts replaced."""
+    return replaced(SMALL, changes)

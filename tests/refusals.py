@@ -15,13 +15,18 @@ def refusals(name: str) -> pytest.MarkDecorator:
     return pytest.mark.parametrize(("text", "message"), rows)
 
 
+def refusal(call: Callable[[], object]) -> str:
+    """The text of the error that a call ends in."""
+    with pytest.raises(PlannerError) as caught:
+        call()
+    return str(caught.value)
+
+
 def check_refusals(name: str, call: Callable[[str], object]) -> Callable[[str, str], None]:
     """A test that each text of a file is refused with exactly its line."""
 
     def test(text: str, message: str) -> None:
-        with pytest.raises(PlannerError) as caught:
-            call(text)
-        assert str(caught.value) == message
+        assert refusal(lambda: call(text)) == message
 
     marked: Callable[[str, str], None] = refusals(name)(test)
     return marked

@@ -3,6 +3,7 @@
 import random
 import signal
 from collections.abc import Iterable, Iterator
+from functools import cache
 from itertools import combinations, pairwise, product
 from typing import Any
 
@@ -14,6 +15,9 @@ from formulations.instance import Cluster, Instance, Limits, Link
 from formulations.node_sharing import NodeSplit
 from formulations.plan import Recomputed
 from formulations.space.configurations import pipeline_strategies
+from solver.fleet_document import FleetDocument
+from solver.fleets.fleet import next_fleet, start_fleet
+from solver.fleets.recovery import Horizon
 from solver.graph.gpu_graph import Counts
 from solver.graph.places import PlaceCosts, Places, place_costs
 from solver.interrupt import Stop
@@ -23,6 +27,7 @@ from solver.templates.step_time import TemplateOutcome, best_template
 from tests.small_instances import gpu, instance_of, layer, nodes_of, random_instance, workload
 
 LAYERS = 6
+HOUR = Horizon(3600 * 10**9)
 STRATEGY = Strategy(micro_batch=1, recompute=("none",), schedule="1f1b")
 
 
@@ -77,6 +82,18 @@ def even_designs(sizes: range) -> list[Design]:
         template = template_of((0,) * size, [(node, 0) for node in range(size)], cuts)
         designs.append(Design(template=template, strategy=STRATEGY))
     return designs
+
+
+@cache
+def seven_nodes() -> FleetDocument:
+    """A fleet on seven nodes, of templates of two and three, that survives one fault."""
+    return start_fleet(fleet_instance(7), even_designs(range(2, 4)), 1)
+
+
+@cache
+def after_a_loss() -> FleetDocument:
+    """The fleet that follows for an hour, as a node of its first pipeline is lost."""
+    return next_fleet(seven_nodes(), [seven_nodes().pipelines[0].nodes[0]], [], HOUR)
 
 
 def random_template(

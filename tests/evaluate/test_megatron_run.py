@@ -7,12 +7,11 @@ import pytest
 
 from formulations.errors import PlanError
 from formulations.instance import Instance
-from formulations.instance.load import parse_instance
 from solver.evaluate.launched import Launched, Settings
 from solver.evaluate.megatron_run import Flag, launched, read_flags
 from solver.evaluate.run_plan import planned
 from solver.export.job import Job
-from tests.conftest import text_of
+from tests.conftest import stored_instance, text_of
 from tests.export_cases import WHOLE_EXPERTS, instance_of
 from tests.recorded import Cases, digest, recorded
 from tests.refusals import check_refusals, refusals
@@ -27,8 +26,7 @@ def read(text: str, instance: Instance | None = None) -> Launched:
 
 
 def with_nodes(nodes: int, gpus_per_node: int = 4) -> Instance:
-    text = text_of("spaces/one_group.yaml").format(nodes=nodes, gpus=gpus_per_node)
-    return parse_instance(text, "x.yaml", Path())
+    return stored_instance("one_group", nodes=nodes, gpus=gpus_per_node)
 
 
 @recorded("megatron_run")
@@ -73,7 +71,7 @@ def test_ranks_are_megatrons(reference: Path) -> None:
 
 
 #: Two kinds of GPUs, of which one has flash attention.
-MIXED = parse_instance(text_of("spaces/old_and_new.yaml"), "mixed.yaml", Path())
+MIXED = stored_instance("old_and_new")
 #: Whole experts, tensor groups of 3 GPUs, and attention without flash, with the nodes in order.
 PLACES = {
     "nodes": (with_nodes(4), (0,) * 4),

@@ -19,7 +19,6 @@ from solver.fleets.designs import (
     templates_document,
 )
 from solver.fleets.fleet import next_fleet, start_fleet
-from solver.fleets.recovery import Horizon
 from solver.graph.places import place_costs
 from solver.interrupt import TimeUp
 from solver.templates.generate import TemplateGenerator, TemplateOptions
@@ -27,6 +26,7 @@ from solver.verify import verify_fleet
 from tests.recorded import Cases, recorded
 from tests.seeds import one_each
 from tests.template_cases import (
+    HOUR,
     all_templates,
     enlarged,
     holds_blocks,
@@ -90,14 +90,14 @@ def test_bug_there_is_a_fleet_until_no_template_holds_a_step(seed: int) -> None:
     names = list(instance.cluster.node_names)
     random.Random(seed).shuffle(names)
     while fleet is not None and len(names) > 1:
-        lost, hour = names.pop(), Horizon(3600 * 10**9)
+        lost = names.pop()
         try:
-            fleet = next_fleet(fleet, [lost], [], hour)
+            fleet = next_fleet(fleet, [lost], [], HOUR)
         except NoPlanError:
             assert not holds_a_step(instance, names)
             break
         assert verify_fleet(fleet).problems == ()
-        assert verify_fleet(next_fleet(fleet, [], [lost], hour)).problems == ()
+        assert verify_fleet(next_fleet(fleet, [], [lost], HOUR)).problems == ()
 
 
 def test_bug_pipelines_of_fewer_nodes_than_n0() -> None:

@@ -20,9 +20,7 @@ from solver.fleets.node_assignment import NodeAssigner, Situation
 from solver.fleets.recovery import Horizon, Recovery, recover
 from solver.interrupt import NoTimeError, TimeUp
 from tests.recorded import Cases, recorded
-from tests.template_cases import LAYERS, cluster, fleet_of, random_template
-
-HOUR = Horizon(3600 * 10**9)
+from tests.template_cases import HOUR, LAYERS, cluster, fleet_of, random_template
 
 
 class Case:

@@ -5,14 +5,11 @@ import pytest
 from formulations.instance.parts import layer_of, lookup, projection
 from formulations.units import GIB
 from tests.architectures import build, gpt, kinds_of_workloads, layer
-from tests.oracles.agreement import check_layers
+from tests.oracles.agreement import check_layers, pages_suffice
 from tests.recorded import as_recorded, digest
 
-
-@pytest.mark.parametrize("seed", range(24))
-def test_plain_blocks_are_those_of_the_pages(seed: int) -> None:
-    """FLOPs, parameters and all-reduces of plain attention, networks and experts."""
-    check_layers(seed)
+#: FLOPs, parameters and all-reduces of plain attention, networks and experts.
+test_plain_blocks_are_those_of_the_pages = pages_suffice(*range(24), check=check_layers)
 
 
 def test_layers_are_the_recorded_ones() -> None:

@@ -11,14 +11,11 @@ from formulations.instance.parts import Part
 from formulations.instance.transformer import CountedModel, build_workload
 from formulations.instance.workload import Layer, Precision
 from tests.architectures import GPT2, build, kinds_of_workloads
-from tests.oracles.agreement import check_layers
+from tests.oracles.agreement import check_layers, pages_suffice
 from tests.recorded import Cases, as_recorded, digest, recorded
 
-
-@pytest.mark.parametrize("seed", range(40, 64))
-def test_chains_are_those_of_the_pages(seed: int) -> None:
-    """FLOPs, parameters and all-reduces of every layer, prediction modules among them."""
-    check_layers(seed)
+#: FLOPs, parameters and all-reduces of every layer, prediction modules among them.
+test_chains_are_those_of_the_pages = pages_suffice(*range(40, 64), check=check_layers)
 
 
 def test_workloads_are_the_recorded_ones() -> None:

@@ -7,22 +7,19 @@ import pytest
 
 from formulations.errors import PlannerError
 from formulations.instance import Instance
-from formulations.instance.load import parse_instance
 from formulations.lengths.tour import best_single
 from solver.lengths.candidates import candidates
 from solver.lengths.static import static_step
 from tests.command_line import run
 from tests.conftest import present, text_of
+from tests.mixed_lengths import replaced
 from tests.refusals import refusals
 
 INSTANCE = text_of("spaces/two_nodes.yaml")
 
 
 def instance(**changes: str) -> Instance:
-    text = INSTANCE
-    for old, new in changes.items():
-        text = text.replace(old, new)
-    return parse_instance(text, "x.yaml", Path())
+    return replaced(INSTANCE, changes)
 
 
 @cache

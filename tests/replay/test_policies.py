@@ -2,14 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import get_args
 
 import pytest
 
 from formulations.errors import NoPlanError, PlannerError
 from formulations.instance import Instance
-from formulations.instance.load import parse_instance
 from formulations.units import seconds
 from solver.fleets.designs import designs_of, fleet_templates, generator_for, templates_document
 from solver.fleets.fleet import start_fleet
@@ -29,7 +27,7 @@ from solver.replay.trace import Event, Trace
 from solver.result import Result, Status, Termination
 from solver.search.driver import solve
 from solver.templates.generate import TemplateOptions
-from tests.conftest import present, text_of
+from tests.conftest import present, stored_instance
 from tests.hand_made import planless_result
 from tests.recorded import Cases, recorded
 from tests.small_instances import random_instance
@@ -82,16 +80,13 @@ def test_bug_fleets_of_a_replay_are_those_of_templates(seed: int) -> None:
         now = fast
 
 
-#: Six nodes of four A40, on which a step of GPT-2 is little beside the exchange.
-SLOW_LINKS = text_of("spaces/slow_links.yaml")
-
-
 def test_bug_first_fleet_of_templates_is_that_of_a_replay() -> None:
     """Two pipelines of three nodes, where six of one take over 30 % longer.
 
     Whatever other pipelines up to all nodes but one there are, none makes a faster fleet.
     """
-    instance = parse_instance(SLOW_LINKS, "slow_links.yaml", Path())
+    # Six nodes of four A40, on which a step of GPT-2 is little beside the exchange
+    instance = stored_instance("slow_links")
     generator, planner = generator_for(instance, TemplateOptions(), 1), FleetPlanner(instance, 1)
     fleet = start_fleet(instance, planner.designs, 1)
     assert [len(pipeline.nodes) for pipeline in fleet.pipelines] == [3, 3]

@@ -25,8 +25,7 @@ from solver.clusters.front import Measure
 from solver.document import PlanDocument
 from solver.files import sealed
 from solver.fleet_document import FleetDocument
-from solver.fleets.fleet import next_fleet, start_fleet
-from solver.fleets.recovery import Horizon
+from solver.fleets.fleet import next_fleet
 from solver.front_document import ClusterRecord, FrontDocument
 from solver.lengths.choose import build_lengths, choose
 from solver.lengths_document import LengthsDocument
@@ -68,7 +67,7 @@ from tests.hand_made import document_of, pipelined_result, planless_result
 from tests.mixed_lengths import random_mixed
 from tests.small_families import SEEDS, found, searched, small_family
 from tests.switch_cases import example
-from tests.template_cases import even_designs, fleet_instance
+from tests.template_cases import HOUR, after_a_loss, seven_nodes
 
 MS = 10**6
 #: A point of another source in the picture of a front.
@@ -76,9 +75,6 @@ THEIRS = Mark("theirs", Figures(1.0, 1.0), "x")
 FOLDER = ROOT / "tests" / "data" / "shown"
 #: Plans that together have zones, chunks, experts, spot nodes, split backward passes, idle nodes.
 PLANS = ("on_spot", "interleaved", "zones", "split_backward", "whole_experts", "sharded", "idle")
-
-
-HOUR = Horizon(3600 * 10**9)
 
 
 @cache
@@ -102,11 +98,9 @@ def unsearched(document: FrontDocument) -> FrontDocument:
 
 @cache
 def fleets() -> tuple[FleetDocument, FleetDocument, FleetDocument]:
-    """Seven nodes, templates of two and three, one fault; without a node; with it again."""
-    fleet = start_fleet(fleet_instance(7), even_designs(range(2, 4)), 1)
-    lost = fleet.pipelines[0].nodes[0]
-    after = next_fleet(fleet, [lost], [], HOUR)
-    return fleet, after, next_fleet(after, [], [lost], HOUR)
+    """On seven nodes, without one of them, and with it again."""
+    fleet, after = seven_nodes(), after_a_loss()
+    return fleet, after, next_fleet(after, [], [fleet.pipelines[0].nodes[0]], HOUR)
 
 
 def drawn(*parts: RenderableType) -> str:
@@ -126,6 +120,7 @@ def plan(name: str) -> PlanDocument:
     return sealed(CASES[name]().but(closed_configs=(), configs=log))
 
 
+@cache
 def report_on(name: str) -> str:
     """What `show` prints of a plan, then `solve`, then `diff` with the first of PLANS."""
     document = plan(name)

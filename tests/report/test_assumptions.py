@@ -1,26 +1,21 @@
 """What plans say of strategies, sources and terms that their figures rest on."""
 
-from pathlib import Path
-
 import pytest
 
 from formulations.instance import Instance
-from formulations.instance.load import parse_instance
 from formulations.instance.search import Overlap
-from solver.report.assumptions import assumptions, evidence_lines, flash_lines, renting_lines
-from solver.report.layout import Labelled
+from solver.report.assumptions import assumptions, flash_lines
 from solver.report.naming import degrees_of
-from tests.conftest import text_of
+from tests.conftest import present, stored_instance
 from tests.recorded import as_recorded
-from tests.report.shown import PLANS, drawn, plan, stored
+from tests.report.shown import PLANS, check_stored, plan
 from tests.small_families import mixed
 from tests.small_instances import plain_config
 
 
 def instance(workload: str = "") -> Instance:
     """BERT-large in fp16 on four GPUs."""
-    text = text_of("spaces/four_gpus.yaml").format(workload=workload)
-    return parse_instance(text, "x.yaml", Path())
+    return stored_instance("four_gpus", workload=workload)
 
 
 def test_strategies_name_what_they_assume() -> None:
@@ -47,19 +42,16 @@ def test_strategies_name_what_they_assume() -> None:
     as_recorded("assumptions", figures)
 
 
-@pytest.mark.parametrize("name", PLANS)
-def test_what_small_plans_rest_on(name: str) -> None:
-    """Strategies, sources, terms of renting; spot prices that the objective leaves out are named.
+#: Strategies, sources, terms of renting.
+test_what_small_plans_rest_on = check_stored(*PLANS)
 
-    So that nobody takes a plan of least step time for one that looked at them.
-    """
+
+@pytest.mark.parametrize("name", PLANS)
+def test_spot_prices_that_the_objective_leaves_out_are_named(name: str) -> None:
+    """So that nobody takes a plan of least step time for one that looked at them."""
     document = plan(name)
-    assert document.config is not None
-    degrees = degrees_of(document)
-    strategies = assumptions(document.instance, document.config, degrees)
-    for lines in (strategies, evidence_lines(document), renting_lines(document)):
-        assert drawn(Labelled(lines)) in stored(name)
-    assert "spot prices of" not in str(strategies)
+    config, degrees = present(document.config), degrees_of(document)
+    assert "spot prices of" not in str(assumptions(document.instance, config, degrees))
     by_cost = document.instance.but(objective={"minimize": "cost_per_step"})
-    told = str(assumptions(by_cost, document.config, degrees))
+    told = str(assumptions(by_cost, config, degrees))
     assert ("spot prices of fast, slow: " in told) == (name == "on_spot")

@@ -1,23 +1,16 @@
 """Who sends what where, and how full links are, in words and tables."""
 
-import pytest
-
 from formulations.costs.tables import build_tables
 from formulations.costs.traffic import Flow, Kind, Link, Load
 from formulations.decisions import Decisions
 from formulations.instance import ZoneLink
-from solver.report.layout import Labelled
 from solver.report.links import flow_table, link_rows, link_table, loads_of, overfull, zone_lines
 from tests.chain_instances import equal_nodes
 from tests.hand_made import document_of, result_of
 from tests.recorded import Cases, recorded
-from tests.report.shown import PLANS, drawn, plan, stored
+from tests.report.shown import PLANS, check_stored, plan
 
-
-@pytest.mark.parametrize("name", PLANS)
-def test_zones_of_small_plans(name: str) -> None:
-    document = plan(name)
-    assert drawn(Labelled(zone_lines(document, loads_of(document)))) in stored(name)
+test_zones_of_small_plans = check_stored(*PLANS)
 
 
 @recorded("traffic_tables")

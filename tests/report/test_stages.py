@@ -2,31 +2,15 @@
 
 from itertools import product
 
-import pytest
-
 from solver.options import SolveOptions
-from solver.report.stages import (
-    all_stages,
-    memory_table,
-    placed,
-    placement_table,
-    stage_table,
-    tightest,
-    traffic_table,
-)
+from solver.report.stages import all_stages, placed
 from solver.search.driver import solve
 from tests.hand_made import document_of
-from tests.report.shown import PLANS, drawn, plan, stored
+from tests.report.shown import PLANS, check_stored
 from tests.search.spaces import joined
 
-
-@pytest.mark.parametrize("name", PLANS)
-def test_tables_of_small_plans(name: str) -> None:
-    """Chunks are lines of their stage; columns stand there where they are needed."""
-    document = plan(name)
-    for table in (stage_table, memory_table, traffic_table, placement_table):
-        assert drawn(table(document)) in stored(name)
-    assert tightest(document) in " ".join(stored(name).split())
+#: Chunks are lines of their stage; columns stand there where they are needed.
+test_tables_of_small_plans = check_stored(*PLANS)
 
 
 def test_joined_nodes_are_told_machine_by_machine() -> None:

@@ -8,11 +8,11 @@ import pytest
 from solver.document import PlanDocument
 from solver.plan_figures import costs_of
 from solver.report import step as step_module
-from solver.report.step import left_out, marks, rows_of, text_timeline, timeline_data
+from solver.report.step import left_out, marks, rows_of, timeline_data
 from solver.simulate import Operation, Step, simulate_step
 from tests.hand_made import document_of, results, timeline
 from tests.recorded import Cases, digest, recorded
-from tests.report.shown import PLANS, check_stored, drawn, plan, stored
+from tests.report.shown import PLANS, check_stored, plan
 from tests.seeds import few_and_many
 
 
@@ -25,11 +25,8 @@ def test_marks_follow_the_bars() -> None:
     assert marks([bar("forward", 0, 10), bar("backward", 20, 40)], 40, 8) == "FF..BBBB"
 
 
-@pytest.mark.parametrize("name", PLANS)
-def test_timelines_of_small_plans(name: str) -> None:
-    """A line of 80 columns for each stage, shared by identical replicas; small letters: chunks."""
-    document = plan(name)
-    assert drawn(text_timeline(document, simulate_step(costs_of(document)))) in stored(name)
+#: A line of 80 columns for each stage, shared by identical replicas; small letters: chunks.
+test_timelines_of_small_plans = check_stored(*PLANS)
 
 
 @pytest.mark.parametrize("seeds", few_and_many(range(12), 12))

@@ -7,14 +7,14 @@ from types import SimpleNamespace
 import pytest
 import yaml
 
-from formulations.errors import InstanceError, PlannerError
+from formulations.errors import PlannerError
 from formulations.instance.machines import gpu_catalogue
 from solver.cli import app
 from solver.setup import first_instance
 from solver.setup.first_instance import Machines, Training, assumed_network, instance_text
 from tests.conftest import ROOT
 from tests.recorded import as_recorded, digest
-from tests.refusals import check_refusals, refusals
+from tests.refusals import check_refusals, refusal, refusals
 
 DATA = ROOT / "tests" / "data"
 KNOWN = tuple(gpu_catalogue())
@@ -36,9 +36,8 @@ def test_machines_are_the_recorded_ones() -> None:
 
 @refusals("machines")
 def test_other_forms_are_refused(text: str, message: str) -> None:
-    with pytest.raises(InstanceError) as caught:
-        first_instance.parse_machines(text, KNOWN)
-    assert str(caught.value) == message.replace("{gpus}", ", ".join(KNOWN))
+    told = refusal(lambda: first_instance.parse_machines(text, KNOWN))
+    assert told == message.replace("{gpus}", ", ".join(KNOWN))
 
 
 test_figures_of_no_gpu_are_refused = check_refusals("gpu_figures", first_instance.parse_gpu)
@@ -57,9 +56,8 @@ def test_slurm_nodes_that_work_are_counted() -> None:
 def test_bad_slurm_files_are_refused(text: str, message: str, tmp_path: Path) -> None:
     path = tmp_path / "nodes.txt"
     path.write_text(f"{text}\n", encoding="utf-8")
-    with pytest.raises(InstanceError) as caught:
-        first_instance.slurm_machines(path, KNOWN)
-    assert str(caught.value) == f"{tmp_path}/{message}"
+    told = refusal(lambda: first_instance.slurm_machines(path, KNOWN))
+    assert told == f"{tmp_path}/{message}"
 
 
 def test_kubernetes_nodes_that_work_are_counted() -> None:
@@ -75,9 +73,8 @@ def test_kubernetes_nodes_that_work_are_counted() -> None:
 def test_bad_kubernetes_files_are_refused(text: str, message: str, tmp_path: Path) -> None:
     path = tmp_path / "nodes.json"
     path.write_text(text, encoding="utf-8")
-    with pytest.raises(InstanceError) as caught:
-        first_instance.kubernetes_machines(path, KNOWN)
-    assert str(caught.value) == f"{tmp_path}/{message}"
+    told = refusal(lambda: first_instance.kubernetes_machines(path, KNOWN))
+    assert told == f"{tmp_path}/{message}"
 
 
 def _driver(names: list[str]) -> SimpleNamespace:

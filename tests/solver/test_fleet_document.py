@@ -4,19 +4,14 @@ import pytest
 from pydantic import ValidationError
 
 from solver.fleet_document import FleetDocument, pipelines_of
-from solver.fleets.fleet import next_fleet, start_fleet
+from solver.fleets.fleet import next_fleet
 from solver.fleets.recovery import Horizon
-from tests.template_cases import even_designs, fleet_instance
+from tests.template_cases import seven_nodes
 
 
-@pytest.fixture(scope="module")
-def fleet() -> FleetDocument:
-    """Seven nodes in pipelines of two, two and three."""
-    return start_fleet(fleet_instance(7), even_designs(range(2, 4)), 1)
-
-
-def test_nodes_by_number(fleet: FleetDocument) -> None:
+def test_nodes_by_number() -> None:
     """Every node once, in pipelines of its design; unknown ones are no nodes."""
+    fleet = seven_nodes()
     pipelines = pipelines_of(fleet, fleet.pipelines)
     assert sorted(node for pipeline in pipelines for node in pipeline.nodes) == [*range(7)]
     unknown = fleet.pipelines[0].but(nodes=("b-0", "b-1"))
@@ -24,8 +19,9 @@ def test_nodes_by_number(fleet: FleetDocument) -> None:
         pipelines_of(fleet, [unknown])
 
 
-def test_a_recovery_takes_its_pause_from_the_horizon(fleet: FleetDocument) -> None:
+def test_a_recovery_takes_its_pause_from_the_horizon() -> None:
     """An hour less the restart of 100 s and the copies; all of it where the pipelines go on."""
+    fleet = seven_nodes()
     assert (fleet.micro_batches, fleet.nodes_left, fleet.training_s) == (12, (7,), 0)
     after = next_fleet(fleet, ["a-0"], [], Horizon(3600 * 10**9, 100 * 10**9))
     assert after.recovery is not None
@@ -36,10 +32,9 @@ def test_a_recovery_takes_its_pause_from_the_horizon(fleet: FleetDocument) -> No
     assert same.training_s == 3600
 
 
-def test_bug_equal_pipelines_are_simulated_but_once(
-    fleet: FleetDocument, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_bug_equal_pipelines_are_simulated_but_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """A file of many long pipelines can be read as long as few of them are unlike."""
+    fleet = seven_nodes()
     stages = [design.template.num_stages for design in fleet.designs]
     unlike = {(pipeline.design, pipeline.micro_batches) for pipeline in fleet.pipelines}
     passes = 2 * sum(stages[design] * m for design, m in unlike)

@@ -9,21 +9,18 @@ import pytest
 
 from formulations.costs.plan_costs import plan_costs
 from formulations.instance import Instance
-from formulations.instance.load import parse_instance
 from formulations.space.launch import able
 from solver.evaluate.run_plan import read_run
 from solver.search.driver import solve
 from solver.simulate import step_time_ns
-from tests.conftest import present, text_of
+from tests.conftest import present, stored_instance
 from tests.export_cases import UNTIED
 from tests.space.test_launchable import exported, read_back
 
 
 def machines_of(cluster: str, search: str) -> Instance:
     """GPT-2 on nodes of A100."""
-    fields = {"untied": UNTIED, "cluster": cluster, "search": search}
-    text = text_of("spaces/machines.yaml").format(**fields)
-    return parse_instance(text, "x.yaml", Path())
+    return stored_instance("machines", untied=UNTIED, cluster=cluster, search=search)
 
 
 @pytest.mark.parametrize("target", ["megatron", "torchtitan"])

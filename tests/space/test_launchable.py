@@ -12,7 +12,6 @@ import pytest
 from formulations.costs.context import context_methods
 from formulations.costs.plan_costs import plan_costs
 from formulations.instance import Instance
-from formulations.instance.load import parse_instance
 from formulations.instance.targets import TARGETS as LAUNCH_TARGETS
 from formulations.plan import Plan
 from formulations.space import PlanSpace, configs
@@ -27,7 +26,7 @@ from solver.result import Status
 from solver.search.driver import solve
 from solver.simulate import step_time_ns
 from tests.best_plans import check_verified
-from tests.conftest import text_of
+from tests.conftest import stored_instance
 from tests.export.read_back import check_files
 from tests.hand_made import uniform_plans
 from tests.oracles import launch
@@ -167,15 +166,9 @@ def test_a_plan_is_in_the_space_where_its_exporter_takes_it(
 EXACT = SolveOptions(gap=0.0)
 
 
-def stored(name: str, **fields: object) -> Instance:
-    """The instance of a file in tests/data/spaces, with what it leaves open."""
-    text = text_of(f"spaces/{name}.yaml")
-    return parse_instance(text.format(**fields), name, Path())
-
-
 def test_bug_a_degree_that_does_not_divide_the_tokens_switched_sequence_parallelism_off() -> None:
     """For all others in its list, too: with 4 beside 2 the optimum was 21.0415 ms, not 21.0389."""
-    two, four, both = (stored("odd", degrees=tp, tokens=130) for tp in ([2], [4], [2, 4]))
+    two, four, both = (stored_instance("odd", degrees=tp, tokens=130) for tp in ([2], [4], [2, 4]))
     assert [both.splits_sequence(tp) for tp in (2, 4)] == [True, False]
     assert _optimum(both) == min(_optimum(two), _optimum(four)) == 21_038_869
 
@@ -234,7 +227,8 @@ def test_bug_plans_with_shared_experts_were_not_what_was_exported(
 
     Some were refused by the exporter, others never found, others read back without ZeRO.
     """
-    instance = stored("two_gpus", search=search, **({"ffn": 1024, "memory": "80 GiB"} | more))
+    usual: dict[str, Any] = {"ffn": 1024, "memory": "80 GiB"}
+    instance = stored_instance("two_gpus", search=search, **(usual | more))
     result = solve(instance, EXACT)
     check_verified(result, EXACT)
     assert result.plan is not None
@@ -248,7 +242,7 @@ def test_bug_lowest_zero_stage_hid_plans_with_shared_experts() -> None:
     """The best plan splits nothing: torchtitan runs it whatever ZeRO says."""
     steps = []
     for zero in ([0], [1], [2], [0, 1, 2, 3]):
-        result = solve(stored("unlike", zero=zero), EXACT)
+        result = solve(stored_instance("unlike", zero=zero), EXACT)
         check_verified(result, EXACT)
         assert result.plan is not None
         assert "torchtitan" in able(result.instance, result.plan)

@@ -8,7 +8,6 @@ import pytest
 
 from formulations.errors import PlannerError
 from formulations.instance import Instance
-from formulations.instance.load import parse_instance
 from formulations.node_sharing import NodeSplit
 from formulations.units import seconds
 from solver.fleets.designs import TemplatesDocument, templates_document
@@ -17,7 +16,7 @@ from solver.interrupt import Stop
 from solver.result import Status
 from solver.study.store import StudyError, open_study
 from solver.templates import generate
-from tests.conftest import Killed, present, text_of
+from tests.conftest import Killed, present, stored_instance
 from tests.random_configs import zoned
 from tests.seeds import one_each
 from tests.small_instances import random_instance
@@ -97,14 +96,11 @@ def test_bug_templates_of_any_split_keep_to_the_degrees_listed() -> None:
         assert {stage.degrees.tp for stage in present(result.template).stages} == {1}
 
 
-#: Two nodes of two GPUs; the optimizer of an embedding of 20,000 rows takes most of a step.
-LONG_OPTIMIZER = text_of("spaces/long_optimizer.yaml")
-
-
 @pytest.mark.parametrize("blocking", [False, True])
 def test_bug_tail_of_the_first_stage_counted_in_every_round(blocking: bool) -> None:
     """Two stages of two GPUs are the best of all, also where stages of one GPU are allowed."""
-    instance = parse_instance(LONG_OPTIMIZER, "long_optimizer.yaml", Path())
+    # Two nodes of two GPUs; the optimizer of an embedding of 20,000 rows takes most of a step
+    instance = stored_instance("long_optimizer")
     steps_s = []
     for degrees in ((2,), (1, 2)):
         search = {"tensor_parallel": degrees, "blocking_sends": blocking}

@@ -11,9 +11,8 @@ from formulations.pipelines import InstantiationProblem
 from solver.files import sealed
 from solver.fleet_document import FleetDocument
 from solver.fleets.designs import designs_of, fleet_templates
-from solver.fleets.fleet import next_fleet, start_fleet
+from solver.fleets.fleet import start_fleet
 from solver.fleets.instantiate import instantiate
-from solver.fleets.recovery import Horizon
 from solver.fleets.step_times import kinds_of
 from solver.simulate import pipeline_step_ns
 from solver.templates.generate import TemplateGenerator, TemplateOptions
@@ -21,16 +20,8 @@ from solver.verify import verify_fleet
 from solver.verify.fleet_file import least_step_ns, stage_lines
 from tests.conftest import present
 from tests.recorded import as_recorded
-from tests.template_cases import enlarged, even_designs, fleet_instance
+from tests.template_cases import after_a_loss, enlarged
 from tests.verify.forgeries import judged
-
-
-@pytest.fixture(scope="module")
-def recovered() -> FleetDocument:
-    """Seven nodes, templates of two and three; one is lost."""
-    fleet = start_fleet(fleet_instance(7), even_designs(range(2, 4)), 1)
-    return next_fleet(fleet, [fleet.pipelines[0].nodes[0]], [], Horizon(3600 * 10**9))
-
 
 FIELDS = (
     "faults survives designs pipelines idle away exchange_s step_time_s throughput recovery "
@@ -38,9 +29,9 @@ FIELDS = (
 )
 
 
-def test_what_is_said_of_forged_fleets(recovered: FleetDocument) -> None:
+def test_what_is_said_of_forged_fleets() -> None:
     """Places, templates, figures and copies: what does not fit is refused, by its field."""
-    verdicts = judged("recovered", recovered, verify_fleet, FIELDS, number=1)
+    verdicts = judged("recovered", after_a_loss(), verify_fleet, FIELDS, number=1)
     as_recorded("verify_fleet_file", verdicts)
 
 
@@ -91,9 +82,9 @@ def test_bound_is_not_above_the_best_fleet(seed: int) -> None:
         assert exact / 2 <= bound <= exact
 
 
-def test_a_bound_on_steps_is_at_the_word_of_the_search(recovered: FleetDocument) -> None:
+def test_a_bound_on_steps_is_at_the_word_of_the_search() -> None:
     """What the verifier shows is near it, as copies take little of an hour."""
-    verification = verify_fleet(recovered)
+    verification = verify_fleet(after_a_loss())
     assert verification.problems == ()
     [claim, unclaimed] = verification.reservations
     assert unclaimed == UNCLAIMED
@@ -101,8 +92,9 @@ def test_a_bound_on_steps_is_at_the_word_of_the_search(recovered: FleetDocument)
     assert any(line.startswith("no fleet of these templates") for line in verification.checked)
 
 
-def test_a_bound_that_is_shown_again_needs_no_word(recovered: FleetDocument) -> None:
+def test_a_bound_that_is_shown_again_needs_no_word() -> None:
     """Half as much again as this fleet trains is more than any does."""
+    recovered = after_a_loss()
     assert recovered.recovery is not None
     document = sealed(recovered.but(recovery={"steps_bound": 1.5 * recovered.recovery.steps}))
     assert verify_fleet(document).problems == ()
@@ -113,9 +105,7 @@ def test_a_bound_that_is_shown_again_needs_no_word(recovered: FleetDocument) -> 
     assert verify_fleet(document).reservations == (UNCLAIMED,)
 
 
-def test_too_many_mixes_are_left_to_the_search(
-    recovered: FleetDocument, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_too_many_mixes_are_left_to_the_search(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("solver.verify.fleet_file.MOST_ENTRIES", 0)
     claim = "the bound on its steps, at the word of the search"
-    assert verify_fleet(recovered).reservations == (claim, UNCLAIMED)
+    assert verify_fleet(after_a_loss()).reservations == (claim, UNCLAIMED)
