@@ -3,11 +3,12 @@
 import json
 from collections.abc import Mapping
 from functools import cache
+from typing import Any
 
 from formulations.instance.huggingface import Config, sizes_from_config
 from formulations.instance.sizes import MoeSizes, TransformerSizes, WindowSizes
 from formulations.instance.transformer import Architecture, build_workload
-from formulations.instance.workload import Layer, OptimizerState, Precision, Workload
+from formulations.instance.workload import Layer, Workload
 from tests.conftest import ROOT
 
 CONFIGS = ROOT / "tests" / "data" / "huggingface"
@@ -51,11 +52,10 @@ def gpt(hidden: int, layers: int, heads: int, vocabulary: int, positions: int) -
     )
 
 
-def build(sizes: Architecture, s: int, flash: bool = False) -> Workload:
-    """Workload of one batch of 8 sequences."""
-    return build_workload(
-        sizes, name="w", source="test", sequence_length=s, global_batch=8, flash_attention=flash
-    )
+def build(sizes: Architecture, s: int, flash: bool = False, **fields: Any) -> Workload:
+    """Workload of one batch of 8 sequences of so many tokens."""
+    fields = {"name": "w", "source": "test", "global_batch": 8, **fields}
+    return build_workload(sizes, sequence_length=s, flash_attention=flash, **fields)
 
 
 def layer(workload: Workload, kind: str) -> Layer:
@@ -75,23 +75,13 @@ def kinds_of_workloads() -> dict[str, Workload]:
     sizes["qwen"] = MIXTRAL.but(qk_norms=True, window=WindowSizes(tokens=60, layers=[0, 1, 5]))
     biased = MoeSizes(experts=8, experts_per_token=2, ffn_size=64, biases=True, shared_experts=1)
     sizes["biased"] = MIXTRAL.but(moe=biased, qkv_biases=True, ffn_biases=True, dropout=True)
-    formats: list[tuple[bool, Precision, OptimizerState]] = [
-        (False, "fp32", "bf16"),
-        (True, "bf16", "8bit"),
-        (True, "fp8", "fp32"),
+    all_formats: list[tuple[bool, dict[str, Any]]] = [
+        (False, {"precision": "fp32", "optimizer_state": "bf16", "fused_cross_entropy": False}),
+        (True, {"precision": "bf16", "optimizer_state": "8bit", "fused_cross_entropy": True}),
+        (True, {"precision": "fp8", "optimizer_state": "fp32", "fused_cross_entropy": True}),
     ]
     return {
-        f"{name} {precision}": build_workload(
-            architecture,
-            name="w",
-            source="test",
-            sequence_length=100,
-            global_batch=8,
-            flash_attention=flash,
-            precision=precision,
-            optimizer_state=state,
-            fused_cross_entropy=flash,
-        )
+        f"{name} {formats['precision']}": build(architecture, 100, flash, **formats)
         for name, architecture in sizes.items()
-        for flash, precision, state in formats
+        for flash, formats in all_formats
     }

@@ -69,10 +69,14 @@ def refuted_share(refutes: Callable[[int], bool], best_ns: int) -> int:
     return low
 
 
+def prover_of(tables: CostTables) -> Prover:
+    return Prover(PlanSpace(tables.instance))
+
+
 def check_claims(tables: CostTables, best_ns: int | None) -> None:
     """The verifier finds no plan below the best one of a config, and a true one below more."""
     instance, config = tables.instance, tables.config
-    prover = Prover(PlanSpace(instance))
+    prover = prover_of(tables)
     proved = present(
         exhaust(prover, config, ANY_TIME_NS if best_ns is None else best_ns, Deadline(None))
     )

@@ -6,7 +6,6 @@ import pytest
 from formulations.costs.placement import Placer
 from formulations.costs.tables import CostTables
 from formulations.instance.search import ScheduleName
-from formulations.space import PlanSpace
 from solver.bounds.largest_share import config_bound_ns
 from solver.bounds.node_classes import classes_of
 from solver.bounds.packing import Packing
@@ -16,7 +15,7 @@ from solver.enumeration.uneven_shares import Uneven
 from solver.graph.problem import Intervals
 from solver.heuristics.time_tables import TimeTables
 from solver.verify import closed_forms as verified_forms
-from solver.verify.bounds import Prover
+from tests.best_plans import prover_of
 from tests.bounds.test_closed_forms import bounds_of
 from tests.conftest import present
 from tests.graph.drawn import NO_CUTOFF, uneven_optimum_ns, uneven_tables
@@ -33,8 +32,7 @@ from tests.seeds import each_of
 def check(costs: CostTables, best: int) -> None:
     """Closed forms of search and verifier, all node orders, lanes, and one replica for all."""
     intervals, placer, forms = Intervals(costs), Placer(costs), bounds_of(costs)
-    prover = Prover(PlanSpace(costs.instance))
-    verified = verified_forms.ClosedForms(prover, [costs.config])
+    verified = verified_forms.ClosedForms(prover_of(costs), [costs.config])
     assert max(forms.work_ns()[0], forms.filling_ns()[0], verified.work_ns()[0]) <= best
     assert not Packing(forms).refutes(np.array([best + 1]))[0]
     assert not verified_forms.refuted(verified, [best + 1])[0]

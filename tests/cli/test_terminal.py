@@ -88,11 +88,10 @@ def closed_pipe() -> Iterator[int]:
     os.close(write)
 
 
-def run(stdout: int, *arguments: object, **variables: str) -> tuple[int, str]:
+def run(stdout: int, *arguments: object) -> tuple[int, str]:
     done = subprocess.run(
         [sys.executable, "cli.py", *map(str, arguments)],
         cwd=ROOT,
-        env=os.environ | variables,
         stdout=stdout,
         stderr=subprocess.PIPE,
         text=True,

@@ -14,9 +14,8 @@ from formulations.costs.stage_costs import (
     recomputed_ns,
 )
 from formulations.costs.tables import CostTables
-from formulations.space import PlanSpace
-from solver.verify.bounds import Prover
 from tests import brute_force
+from tests.best_plans import prover_of
 from tests.chain_instances import equal_nodes
 from tests.oracles.agreement import pages_suffice
 from tests.random_configs import cramped_tables
@@ -41,7 +40,7 @@ def test_least_time_is_that_of_all_options(seeds: list[int], schedule: str) -> N
     recomputed = 0
     for seed in seeds:
         tables = cramped_tables(seed, schedule)
-        stages, prover = StageCosts(tables), Prover(PlanSpace(tables.instance))
+        stages, prover = StageCosts(tables), prover_of(tables)
         for k, j, m, a, b in all_stages(tables):
             choices = brute_force.options(tables, range(a, b))
             chunks = [range(0)] * k + [range(a, b)]

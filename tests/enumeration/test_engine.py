@@ -4,11 +4,10 @@ import pytest
 
 from solver.enumeration import engine
 from solver.enumeration import enumerate as enumerate_
-from solver.graph.edges import build_layers
 from solver.graph.problem import SplitProblem
 from solver.interrupt import after
 from tests.chain_instances import all_splits
-from tests.graph.drawn import NO_CUTOFF, Questions, chain_time, problems, random_chain
+from tests.graph.drawn import NO_CUTOFF, Questions, chain_time, problems_with_edges, random_chain
 from tests.recorded import Cases, digest, recorded, summary
 from tests.seeds import one_each
 
@@ -82,10 +81,7 @@ def test_work_is_the_recorded_one(monkeypatch: pytest.MonkeyPatch) -> Cases:
     monkeypatch.setattr(engine, "FIRST_EXTENSIONS", 3)
     monkeypatch.setattr(engine, "MOST_MOVES", 5)
     monkeypatch.setattr(engine, "MANY_MICRO_BATCHES", 6)
-    for name, problem in list(problems().items())[::3]:
-        layers = build_layers(problem, NO_CUTOFF)
-        if not all(map(len, layers)):
-            continue
+    for name, problem, layers in problems_with_edges(every=3):
         arcs, split, best, cuts = engine.best_start(problem, layers, lambda: False)
         first = [arcs.tolist(), split.tolist(), digest(summary([engine.starts(layers), cuts]))]
         moves = len(engine.neighbours(problem, arcs, split))

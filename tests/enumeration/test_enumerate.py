@@ -5,9 +5,9 @@ import pytest
 from solver.enumeration import enumerate as module
 from solver.enumeration.engine import best_start
 from solver.enumeration.enumerate import Enumerator, below
-from solver.graph.edges import build_layers, renumbered
+from solver.graph.edges import renumbered
 from solver.interrupt import after
-from tests.graph.drawn import NO_CUTOFF, Questions, problems
+from tests.graph.drawn import Questions, problems_with_edges
 from tests.recorded import Cases, recorded
 
 
@@ -21,11 +21,8 @@ def test_work_is_the_recorded_one(monkeypatch: pytest.MonkeyPatch) -> Cases:
     monkeypatch.setattr(module, "CHUNK", 8)
     monkeypatch.setattr(module, "MAX_CUTS", 3)
     monkeypatch.setattr(module, "SAMPLE", 2)
-    for name, problem in list(problems().items())[::2]:
-        layers = build_layers(problem, NO_CUTOFF)
-        if not all(map(len, layers)):
-            continue
-        layers = renumbered(layers)
+    for name, problem, edges in problems_with_edges(every=2):
+        layers = renumbered(edges)
         time_ns, cuts = best_start(problem, layers, lambda: False)[2:]
         asked, known = Questions(), list[object]()
         for gap, cutoff in ((0.0, time_ns * 6 // 5), (0.05, time_ns * 6 // 5), (0.0, time_ns + 1)):

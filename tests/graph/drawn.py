@@ -1,6 +1,6 @@
 """Drawn tables, split problems and configurations of every kind, for recorded figures."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import cache
 from itertools import pairwise
@@ -17,6 +17,7 @@ from formulations.plan import Configuration
 from formulations.space import configs
 from solver.enumeration.engine import solve_split
 from solver.graph.all_orders import order_graph
+from solver.graph.edges import Layers, build_layers, has_split
 from solver.graph.placements import fixed_order, replica_classes
 from solver.graph.problem import Intervals, SplitProblem
 from solver.heuristics.node_orders import node_orders
@@ -126,6 +127,13 @@ def problems() -> dict[str, SplitProblem]:
         classes = replica_classes(placement, config.dp)
         made[f"{name} order"] = fixed_order(intervals, placement, classes, [share] * len(classes))
     return made
+
+
+def problems_with_edges(every: int = 1) -> Iterator[tuple[str, SplitProblem, Layers]]:
+    """Those of `problems` that have a split, of so many one, each with its edges."""
+    for name, problem in list(problems().items())[::every]:
+        if has_split(problem):
+            yield name, problem, build_layers(problem, NO_CUTOFF)
 
 
 @cache

@@ -9,18 +9,14 @@ from solver.bounds.latency_bottleneck import path_of
 from solver.enumeration.engine import starts
 from solver.graph import cuts
 from solver.graph.cuts import evaluate, family_cuts
-from solver.graph.edges import build_layers
-from tests.graph.drawn import NO_CUTOFF, problems
+from tests.graph.drawn import problems_with_edges
 from tests.recorded import Cases, digest, recorded, summary
 
 
 @recorded("cuts")
 def test_step_times_and_cuts_are_the_recorded_ones(monkeypatch: pytest.MonkeyPatch) -> Cases:
     """Of a few splits, in batches; after one batch a search may be stopped."""
-    for name, problem in problems().items():
-        layers = build_layers(problem, NO_CUTOFF)
-        if not all(map(len, layers)):
-            continue
+    for name, problem, layers in problems_with_edges():
         arcs, splits = path_of(layers, starts(layers))
         monkeypatch.setattr(cuts, "BATCH_BYTES", 1 << 10)
         simulated = evaluate(problem, arcs, splits, harvest=True)

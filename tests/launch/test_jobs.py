@@ -42,9 +42,11 @@ TINY = (
 )
 
 
-def tiny(**plan: Any) -> Job:
+def tiny(
+    workload: str = TINY, search: str = "target: any, sequence_parallel: false", **plan: Any
+) -> Job:
     """On four GPUs of a node: the cluster's A100."""
-    instance = instance_of(TINY, "target: any, sequence_parallel: false")
+    instance = instance_of(workload, search)
     return Job(instance, plan_of(instance, nodes_used=(1, 0), order=(0,), **plan))
 
 
@@ -181,16 +183,10 @@ def test_bug_some_models_were_not_built(
     """With null for the width of heads, or stretched positions; they have the plan's parameters."""
     torch, titan = needed("torch"), target == "torchtitan"
     needed("torchtitan.models.qwen3" if titan else "transformers")
-    instance = instance_of(f"catalogue: {name}, sequence_length: 512")
-    plan: dict[str, Any] = {
-        "nodes_used": (1, 0),
-        "order": (0,),
-        "shares": (8,),
-        "pp": 1,
-        "dp": 1,
-        "zero": 0,
-    }
-    job = Job(instance, plan_of(instance, (0, len(instance.workload.layers)), **plan))
+    workload = f"catalogue: {name}, sequence_length: 512"
+    whole = (0, len(instance_of(workload).workload.layers))
+    job = tiny(workload, "target: any", pp=1, dp=1, cuts=whole, shares=(8,), zero=0)
+    instance = job.instance
     for file, text in EXPORTERS[target].files(job).items():
         (tmp_path / file).write_text(text)
     monkeypatch.syspath_prepend(tmp_path)
@@ -207,29 +203,20 @@ def test_bug_some_models_were_not_built(
 
 
 #: Without Transformer Engine, which no CPU runs.
-MEGATRON_OPTIONS = [
-    "--distributed-backend",
-    "gloo",
-    "--transformer-impl",
-    "local",
-    "--no-rope-fusion",
-]
-MEGATRON_OPTIONS += ["--no-gradient-accumulation-fusion"]
+MEGATRON_OPTIONS = """--distributed-backend gloo --transformer-impl local
+--no-rope-fusion --no-gradient-accumulation-fusion"""
 EXPERTS = "moe: {experts: 4, experts_per_token: 2, ffn_size: 64, scores: softmax}"
 
 
 def of_experts(**plan: Any) -> Job:
     """The tiny model with experts in place of networks."""
     workload = TINY.replace("dropout: false", f"dropout: false, {EXPERTS}")
-    instance = instance_of(workload, "target: any, expert_parallel: 2, sequence_parallel: false")
-    return Job(instance, plan_of(instance, nodes_used=(1, 0), order=(0,), **plan))
+    return tiny(workload, "target: any, expert_parallel: 2, sequence_parallel: false", **plan)
 
 
-def in_pairs() -> Job:
-    """Tensor groups of two that split the sequence."""
-    instance = instance_of(TINY, "target: any, sequence_parallel: true")
-    sizes: dict[str, Any] = {"pp": 2, "dp": 1, "tp": 2, "zero": 0, "shares": (8,)}
-    return Job(instance, plan_of(instance, (0, 3, 8), (0,), nodes_used=(1, 0), **sizes))
+#: Tensor groups of two that split the sequence.
+IN_SEQUENCE = "target: any, sequence_parallel: true"
+SPLITTING = tiny(search=IN_SEQUENCE, pp=2, dp=1, tp=2, cuts=(0, 3, 8), shares=(8,), zero=0)
 
 
 SINGLE = {
@@ -240,7 +227,7 @@ JOBS = {
     "uneven": ("dense", CASES["uneven"]),
     "interleaved": ("dense", CASES["interleaved"]),
     "two replicas, recomputed": ("dense", CASES["two replicas"]),
-    "sequence parallel": ("dense", in_pairs()),
+    "sequence parallel": ("dense", SPLITTING),
     "expert parallel": (
         "experts",
         of_experts(pp=2, dp=2, ep=2, cuts=(0, 3, 8), shares=(4, 4), zero=1),
@@ -254,7 +241,7 @@ def trained(job: Job, folder: Path, *arguments: str) -> str:
     if clone is None:
         pytest.skip("HETPLAN_MEGATRON_LM names no clone of Megatron-LM")
     script = str(Path(clone) / "pretrain_gpt.py")
-    return started("megatron", job, folder, *MEGATRON_OPTIONS, *arguments, script=script)
+    return started("megatron", job, folder, *MEGATRON_OPTIONS.split(), *arguments, script=script)
 
 
 #: Weights to start from, and figures of one process.

@@ -8,8 +8,6 @@ import pytest
 from formulations.errors import InstanceError
 from formulations.instance.cluster import joined_group
 from formulations.instance.load import parse_instance
-from formulations.instance.sizes import TransformerSizes
-from formulations.instance.transformer import build_workload
 from formulations.plan import Degrees
 from formulations.space import configs
 from solver.evaluate.run_plan import judged
@@ -20,6 +18,7 @@ from solver.measure.calibration import fit
 from solver.measure.steps_file import read_steps, resized
 from solver.options import SolveOptions
 from solver.plan_figures import build_document
+from tests.architectures import build, gpt
 from tests.conftest import ROOT, present
 from tests.measure.test_calibration import HEADING, INSTANCE
 from tests.refusals import refusal, refusals
@@ -54,20 +53,7 @@ def test_rows_of_other_models_and_machines(tmp_path: Path) -> None:
     assert (workload.hidden_size, workload.num_blocks, workload.sequence_length) == (2048, 24, 2048)
     assert (workload.kv_heads, group.nodes, group.gpus_per_node) == (32, 4, 4)
     assert narrow.instance.workload == planned.workload
-    expected = build_workload(
-        TransformerSizes(
-            hidden_size=2048,
-            layers=24,
-            heads=32,
-            ffn_size=6144,
-            vocabulary_size=50257,
-            learned_positions=2048,
-        ),
-        name="wide",
-        source="test",
-        sequence_length=2048,
-        global_batch=32,
-    )
+    expected = build(gpt(2048, 24, 32, 50257, 2048).but(ffn_size=6144), 2048)
     assert workload.parameters == expected.parameters
     steps.write_text(f"{HEADING},hidden_size,heads\n1,8,1,1,0.25,1000,16\n", encoding="utf-8")
     with pytest.raises(InstanceError, match="2:14 hidden_size: 1000, of a model that cannot be"):

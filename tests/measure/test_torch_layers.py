@@ -3,7 +3,7 @@
 import pytest
 
 from formulations.instance.sizes import TransformerSizes
-from formulations.instance.transformer import build_workload
+from tests.architectures import build
 
 SMALL = {"hidden_size": 32, "layers": 2, "heads": 4, "vocabulary_size": 64, "ffn_size": 64}
 LLAMA: dict[str, object] = {"kv_heads": 2, "gated_ffn": True, "rotary_positions": True}
@@ -29,10 +29,7 @@ def test_layers_have_the_parameters_that_are_counted(name: str, flash: bool) -> 
     from solver.measure.torch_layers import layers
 
     sizes = TransformerSizes.model_validate({**SMALL, **MODELS[name]})
-    workload = build_workload(
-        sizes, name=name, source="test", sequence_length=16, global_batch=1, flash_attention=flash
-    )
-    for layer in dict.fromkeys(workload.layers):
+    for layer in dict.fromkeys(build(sizes, 16, flash).layers):
         own = layer.sharded_parameters + layer.replicated_parameters
         matrix = layer.vocabulary_rows * layer.vocabulary_columns  # a copy if it is tied
         for tp in (1, 2):

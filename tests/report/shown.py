@@ -20,7 +20,6 @@ from rich.console import RenderableType
 
 from formulations.instance.huggingface import sizes_from_config
 from formulations.instance.machines import gpu_catalogue
-from formulations.instance.transformer import build_workload
 from solver.clusters.front import Measure
 from solver.document import PlanDocument
 from solver.files import sealed
@@ -60,7 +59,7 @@ from solver.result import (
     Status,
     Termination,
 )
-from tests.architectures import parsed_config
+from tests.architectures import build, parsed_config
 from tests.certified_cases import CASES
 from tests.conftest import ROOT
 from tests.hand_made import document_of, pipelined_result, planless_result
@@ -308,9 +307,7 @@ def catalogued() -> str:
     """Two GPUs, and a chain in which blocks of two kinds take turns: those of a kind in one row."""
     path = ROOT / "tests" / "data" / "huggingface" / "gpt-oss-20b.json"
     sizes = sizes_from_config(parsed_config(json.loads(path.read_text(encoding="utf-8"))))
-    workload = build_workload(
-        sizes, name="w", source="t", sequence_length=256, global_batch=8, flash_attention=True
-    )
+    workload = build(sizes, 256, flash=True, source="t")
     gpus = {name: gpu for name, gpu in gpu_catalogue().items() if name in ("A10", "V100-16")}
     parts = [
         *workload_report(workload),

@@ -18,7 +18,7 @@ from solver.simulate import step_time_ns
 from solver.verify.bounds import Prover
 from solver.verify.cascade import Claim, searched
 from tests import brute_force
-from tests.best_plans import all_tables
+from tests.best_plans import all_tables, prover_of
 from tests.certified_cases import instance
 from tests.chain_instances import equal_nodes
 from tests.random_configs import cramped_instance, extreme_optimum_ns, extreme_tables
@@ -48,7 +48,7 @@ def test_lack_of_memory_is_what_trying_every_split_finds(seeds: Sequence[int]) -
     answers = set()
     search = {"schedule": ("1f1b", "gpipe")}
     for tables in all_tables(random_instance(seed).but(search=search) for seed in seeds):
-        lacks = Prover(PlanSpace(tables.instance)).lacks_memory(tables.config)
+        lacks = prover_of(tables).lacks_memory(tables.config)
         assert lacks == (not splits_that_fit(tables))
         answers.add(lacks)
     assert answers == {False, True}
@@ -79,10 +79,6 @@ def test_what_has_no_room_is_recomputed() -> None:
     cramped = cramped_instance(9)[0]
     prover, config = Prover(PlanSpace(cramped)), next(iter(configs(cramped)))
     assert (prover.backward_ns(config, 0, 9) > prover.stage_times(config)[1]).any()
-
-
-def prover_of(tables: CostTables) -> Prover:
-    return Prover(PlanSpace(tables.instance))
 
 
 def spans(tables: CostTables, order: Sequence[int]) -> bool:

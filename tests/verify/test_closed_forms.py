@@ -10,7 +10,7 @@ from formulations.space import PlanSpace
 from solver.verify.bounds import Prover
 from solver.verify.closed_forms import ClosedForms, _Blocks, refuted
 from tests import brute_force
-from tests.best_plans import all_tables
+from tests.best_plans import all_tables, prover_of
 from tests.chain_instances import chain_of
 from tests.graph.drawn import drawn_configs
 from tests.recorded import Cases, digest, recorded
@@ -43,7 +43,7 @@ def test_bounds_never_exceed_the_optimum(seed: int, scatter_gather: bool) -> Cas
     for n, tables in enumerate(chain(all_tables([instance]), chains)):
         best = brute_force.optimum_ns(tables)
         if best is not None:
-            forms = ClosedForms(Prover(PlanSpace(tables.instance)), [tables.config])
+            forms = ClosedForms(prover_of(tables), [tables.config])
             bounds = [*forms.work_ns(), *chain(*largest_refuted(forms))]
             assert max(bounds) <= best
             assert not refuted(forms, [best + 1])[0]

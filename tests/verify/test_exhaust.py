@@ -8,15 +8,13 @@ import pytest
 
 from formulations.costs.tables import build_tables
 from formulations.instance.search import ScheduleName
-from formulations.space import PlanSpace
 from solver.interrupt import Deadline, TimeUp
 from solver.simulate import simulate
 from solver.verify import exhaust as module
 from solver.verify import orders
-from solver.verify.bounds import Prover
 from solver.verify.exhaust import exhaust
 from tests import brute_force, random_configs
-from tests.best_plans import check_claims
+from tests.best_plans import check_claims, prover_of
 from tests.chain_instances import FAST, measured_chain
 from tests.conftest import present
 from tests.recorded import Cases, digest, recorded
@@ -72,7 +70,7 @@ def test_bug_fewer_micro_batches_recompute_less() -> None:
 def test_no_opinion_beyond_the_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without time not even what is plain; nor without a graph of all orders."""
     tables = measured_chain(FAST)
-    prover = Prover(PlanSpace(tables.instance))
+    prover = prover_of(tables)
     with pytest.raises(TimeUp):
         exhaust(prover, tables.config, 1, Deadline(0.0))
     monkeypatch.setattr(orders, "MOST_STEPS", 0)
@@ -112,7 +110,7 @@ def test_outcomes_are_as_recorded(
             random_configs.random_tables(seed, False, schedule),
             random_configs.random_optimum_ns(seed, False, schedule),
         )
-        told, prover = list[object](), Prover(PlanSpace(tables.instance))
+        told, prover = list[object](), prover_of(tables)
         for claim in (best, best + 1, best * 11 // 10) if best else ():
             outcome = present(exhaust(prover, tables.config, claim, Deadline(None)))
             told += [outcome.tried, outcome.step_time_ns, digest(outcome.plan)]

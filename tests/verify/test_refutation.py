@@ -3,14 +3,12 @@
 import pytest
 
 from formulations.costs.tables import CostTables
-from formulations.space import PlanSpace
 from solver.bounds.largest_share import config_bound_ns
 from solver.graph.problem import Intervals
 from solver.verify import orders
-from solver.verify.bounds import Prover
 from solver.verify.refutation import Refutation, question_of
 from solver.verify.stages import ChunkStages
-from tests.best_plans import refuted_share
+from tests.best_plans import prover_of, refuted_share
 from tests.chain_instances import AFTER_NS, FAST, SLOW, chain_instance, chain_tables, measured_chain
 from tests.random_configs import random_optimum_ns, random_tables
 from tests.recorded import Cases, recorded
@@ -18,7 +16,7 @@ from tests.seeds import each_of
 
 
 def refutation(tables: CostTables) -> Refutation:
-    return question_of(Prover(PlanSpace(tables.instance)), tables.config)
+    return question_of(prover_of(tables), tables.config)
 
 
 @pytest.mark.parametrize(("second", "bound_ns"), [(SLOW, 72_000_000), (FAST, 51_500_000)])
@@ -47,7 +45,7 @@ def test_claims_about_several_chunks_are_the_recorded_ones() -> Cases:
     for seed in range(9, 49, 5):
         tables = random_tables(seed, schedule="interleaved")
         best = random_optimum_ns(seed, schedule="interleaved")
-        prover, config = Prover(PlanSpace(tables.instance)), tables.config
+        prover, config = prover_of(tables), tables.config
 
         def refutes(below_ns: int) -> bool:
             return question_of(prover, config, below_ns=below_ns).refutes(below_ns)  # noqa: B023
@@ -58,7 +56,7 @@ def test_claims_about_several_chunks_are_the_recorded_ones() -> Cases:
             assert isinstance(stages, ChunkStages)
             yield f"seed {seed}, chunks", [refuted_share(refutes, best), stages.limit]
     single = random_tables(9)
-    question = question_of(Prover(PlanSpace(single.instance)), single.config, below_ns=1)
+    question = question_of(prover_of(single), single.config, below_ns=1)
     assert not isinstance(question.stages, ChunkStages)
 
 

@@ -17,7 +17,7 @@ from solver.verify.exhaust import Outcome
 from solver.verify.refutation import question_of
 from solver.verify.replica_groups import Lanes, exhaust_lanes
 from tests import brute_force
-from tests.best_plans import refuted_share
+from tests.best_plans import prover_of, refuted_share
 from tests.conftest import present
 from tests.random_configs import random_optimum_ns, random_tables, scheduled, unlike_replicas
 from tests.recorded import Cases, recorded
@@ -38,7 +38,7 @@ def unlike_tables(seed: int, even: bool = False) -> CostTables:
 
 
 def question(tables: CostTables, below_ns: int) -> Lanes:
-    return Lanes(Prover(PlanSpace(tables.instance)), tables.config, below_ns)
+    return Lanes(prover_of(tables), tables.config, below_ns)
 
 
 def refuted(lanes: Lanes) -> bool:
@@ -123,7 +123,7 @@ def test_no_opinion_beyond_the_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     tables = unlike_tables(4)
     best = present(brute_force.optimum_ns(tables))
     assert refuted(question(tables, best // 2))  # by bounds alone
-    late = Lanes(Prover(PlanSpace(tables.instance)), tables.config, best, Deadline(0.0))
+    late = Lanes(prover_of(tables), tables.config, best, Deadline(0.0))
     with pytest.raises(TimeUp):
         late.everything()
     with monkeypatch.context() as limited:

@@ -11,7 +11,7 @@ from solver.verify.exhaust import exhaust
 from solver.verify.orders import OrderGraph
 from solver.verify.refutation import question_of
 from solver.verify.stages import ChunkStages
-from tests.best_plans import check_claims
+from tests.best_plans import check_claims, prover_of
 from tests.random_configs import random_optimum_ns, random_tables, scheduled
 from tests.recorded import Cases, digest, recorded, summary
 from tests.seeds import each_of
@@ -35,7 +35,7 @@ def test_the_optimum_is_proved_and_no_more(
 def test_costs_of_devices_are_as_recorded(seed: int) -> Cases:
     for schedule in (None, "zb-h1", "interleaved"):
         tables = random_tables(seed, seed % 8 == 0, schedule)
-        prover, config = Prover(PlanSpace(tables.instance)), tables.config
+        prover, config = prover_of(tables), tables.config
         question = question_of(prover, config, below_ns=20 * spanned_ns(tables))
         stages, parts = question.stages, list[object]()
         everything = question.everything(10 * spanned_ns(tables))
@@ -58,7 +58,7 @@ def test_too_many_ways_are_no_question() -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ChunkStages, "most_choices", 1)
         with pytest.raises(TimeUp):
-            exhaust(Prover(PlanSpace(tables.instance)), tables.config, ANY_TIME_NS, Deadline(None))
+            exhaust(prover_of(tables), tables.config, ANY_TIME_NS, Deadline(None))
 
 
 def test_bug_runs_of_layers_that_no_chunk_may_have_took_no_time() -> None:

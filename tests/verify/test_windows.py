@@ -18,7 +18,7 @@ from solver.verify.refutation import Refutation, question_of
 from solver.verify.stages import Stages
 from solver.verify.windows import by_windows, turning
 from tests import brute_force
-from tests.best_plans import refuted_share
+from tests.best_plans import prover_of, refuted_share
 from tests.chain_instances import SLOW, chain_instance, chain_tables
 from tests.conftest import ROOT
 from tests.recorded import Cases, recorded
@@ -44,7 +44,7 @@ def narrow_chain(message_bytes: int) -> CostTables:
 
 
 def question(tables: CostTables) -> Refutation:
-    return question_of(Prover(PlanSpace(tables.instance)), tables.config)
+    return question_of(prover_of(tables), tables.config)
 
 
 def refuted(one: Refutation, below_ns: int) -> bool:
