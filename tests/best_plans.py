@@ -125,7 +125,6 @@ def solve_config(
     cutoff_ns: int | None = None,
     bound_ns: int = 0,
     time_limit_s: float | None = None,
-    seed: int = 0,
     pool: CutPool | None = None,
 ) -> ConfigOutcome:
     """Best plan of one config by simulated step time, or what is known when time runs out."""
@@ -145,7 +144,7 @@ def solve_config(
         start = Found(0, made, judge(tables, made) or 0)
     best = None if start is None else float(start.step_time_ns)
     loop = CutLoop(engine, [OpenConfig(tables, 1.0, bound_ns, given)], beyond, best, start, pool)
-    deque(loop.run(SolveOptions(time_limit_s=time_limit_s, seed=seed), lambda: False), 0)
+    deque(loop.run(SolveOptions(time_limit_s=time_limit_s), lambda: False), 0)
     found, nothing = loop.found, cutoff_ns is None and loop.best is None
     if loop.closed:
         status = "optimal" if found else "infeasible" if nothing else "bounded"

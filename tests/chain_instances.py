@@ -6,17 +6,9 @@ from itertools import combinations
 from types import MappingProxyType
 
 from formulations.costs.tables import CostTables, build_tables
-from formulations.instance import (
-    Cluster,
-    Instance,
-    Link,
-    Profile,
-    ProfileEntry,
-    SearchSpace,
-    ZoneLink,
-)
+from formulations.instance import Cluster, Instance, Link, SearchSpace, ZoneLink
 from formulations.instance.machines import ZonePair
-from formulations.instance.search import ZeroStage
+from formulations.plan import Degrees
 from tests.small_instances import gpu, instance_of, layer, nodes_of, plain_config, workload
 
 #: Forward + backward of one GFLOP at 2 TFLOP/s, half of it reached: 1 ms + 2 ms.
@@ -24,9 +16,7 @@ SLOW = ("slow", 2.0, 8.0)
 FAST = ("fast", 4.0, 8.0)
 
 
-def chain_instance(
-    gflops: list[int], nodes: list[tuple[str, float, float]], search: SearchSpace | None = None
-) -> Instance:
+def chain_instance(gflops: list[int], nodes: list[tuple[str, float, float]]) -> Instance:
     """Blocks of these GFLOPs between an idle embedding and head; one node of one GPU per entry.
 
     Every layer has 10^7 parameters and 8 * 10^6 bytes of activations.
@@ -38,15 +28,13 @@ def chain_instance(
         nodes_of(gpu(name, tflops, memory_gib), name=f"{name}{i}", intra_node=link, inter_node=link)
         for i, (name, tflops, memory_gib) in enumerate(nodes)
     )
-    work = workload(layers, 4, 1000, tied=False)
-    return instance_of("chain", work, groups, search=search or SearchSpace())
+    return instance_of("chain", workload(layers, 4, 1000, tied=False), groups)
 
 
-def chain_tables(instance: Instance, dp: int = 1) -> CostTables:
-    """Tables of a pipeline over all nodes, one GPU a stage and replica."""
+def chain_tables(instance: Instance) -> CostTables:
+    """Tables of a pipeline over all nodes, one GPU a stage."""
     nodes = len(instance.cluster.groups)
-    config = plain_config((1,) * nodes, dp=dp, pp=nodes // dp)
-    return build_tables(instance, config)
+    return build_tables(instance, plain_config((1,) * nodes, pp=nodes))
 
 
 def chain_of(kinds: str, pp: int, embedding_only: bool = False) -> CostTables:
@@ -65,27 +53,6 @@ def all_splits(layers: int, stages: int) -> Iterator[tuple[int, ...]]:
         yield (0, *inner, layers)
 
 
-#: Optimizer of the first stage of a `measured_chain`: 10,000,007 parameters * (4 + 2 * 12 + 2)
-#: bytes at 1e12 B/s, twice rounded up to 300,001 ns; and one transfer of 1 us each way.
-AFTER_NS = 602_002
-
-
-def measured_chain(second: tuple[str, float, float], message_bytes: int = 1000) -> CostTables:
-    """Embedding, two blocks and head on a slow GPU and another, with measured times.
-
-    Forward 1, 3, 3, 2 ms on the slow GPU, half of that on the fast; backward twice that. The one
-    split with a block on both stages: 4 and 5 ms forward, 8 and 10 backward.
-    """
-    entries = tuple(
-        ProfileEntry(kind=kind, gpu=name, tp=1, micro_batch=1, forward_s=s, backward_s=2 * s)
-        for kind, slow in (("embedding", 1e-3), ("block", 3e-3), ("head", 2e-3))
-        for name, s in (("slow", slow), ("fast", slow / 2))
-    )
-    profile = Profile(source="test", includes_tensor_parallel_traffic=True, entries=entries)
-    chain = chain_instance([1, 1], [SLOW, second])
-    return chain_tables(chain.but(profile=profile, workload={"boundary_bytes": message_bytes}))
-
-
 INSIDE = Link(bandwidth_bytes_per_s=1e10, latency_s=1e-6)
 OUTSIDE = Link(bandwidth_bytes_per_s=1e9, latency_s=1e-5)
 BETWEEN_ZONES = ZoneLink(bandwidth_bytes_per_s=5e8, latency_s=1e-3)
@@ -97,10 +64,8 @@ def equal_nodes(
     tp: int,
     dp: int,
     pp: int,
-    zero: ZeroStage = 0,
     tied: bool = False,
     zones: str = "",
-    scatter_gather: bool = False,
     cp: int = 1,
     own: Mapping[str, ZoneLink] = MappingProxyType({}),
 ) -> CostTables:
@@ -123,11 +88,10 @@ def equal_nodes(
             zone_links=tuple(ZonePair(zones=(p[0], p[1]), link=link) for p, link in own.items()),
             network_efficiency=((1, 1.0), (2, 0.5)),
         ),
-        search=SearchSpace(embedding_only_stages=True, scatter_gather=scatter_gather),
+        search=SearchSpace(embedding_only_stages=True),
     )
-    config = plain_config((1,) * nodes if zones else (nodes,), tp=tp, dp=dp, pp=pp, zero=zero)
-    degrees = tuple(own.but(cp=cp) for own in config.degrees)
-    config = config.but(degrees=degrees)
-    tables = build_tables(instance, config)
+    nodes_used = (1,) * nodes if zones else (nodes,)
+    degrees = (Degrees(tp=tp, cp=cp),) * len(nodes_used)
+    tables = build_tables(instance, plain_config(nodes_used, degrees=degrees, dp=dp, pp=pp))
     size = tables.gradient_bytes * 0 + 10**7
     return replace(tables, gradient_bytes=size, parameter_bytes=size // 2)

@@ -24,9 +24,7 @@ def random_replica(rng: random.Random, unit: int = 1) -> Replica:
     return Replica(rng.choice([1, 2, 4]), rng.choice([16, 24, 64]), time)
 
 
-def random_mixed(
-    seed: int, num_atoms: int = 4, num_strategies: int = 3, rows: Rows = "packed"
-) -> Mixed:
+def random_mixed(seed: int, num_atoms: int = 4, rows: Rows = "packed") -> Mixed:
     """Some strategies of unlike replicas, some measured, some switches missing.
 
     Times of ns for even seeds, of ms for odd ones.
@@ -36,7 +34,7 @@ def random_mixed(
     tokens = sorted(rng.sample(range(1, 33), num_atoms))
     atoms = tuple(Atom(length, rng.randrange(1, 20)) for length in tokens)
     strategies: list[Strategy] = []
-    for number in range(num_strategies):
+    for number in range(3):
         name, kind = f"strategy {number}", rng.random()
         ends = unit * once.choice([0, 40, 400]), unit * once.choice([0, 40, 400])
         replicas = (random_replica(rng, unit),) * rng.randrange(1, 4)

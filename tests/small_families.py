@@ -102,8 +102,8 @@ def mixed(
     return parse_instance("\n".join(there), "x.yaml", Path())
 
 
-def mixed_family(seed: int, workload: str = "", search: str = "target: any") -> Family:
-    return Family(instance=mixed(seed, workload=workload, search=search), fewest=(0, 0))
+def mixed_family(seed: int, search: str = "target: any") -> Family:
+    return Family(instance=mixed(seed, search=search), fewest=(0, 0))
 
 
 @cache

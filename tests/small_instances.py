@@ -94,11 +94,10 @@ def workload(layers: list[Layer], global_batch: int, boundary_bytes: int, tied: 
     )
 
 
-def random_layers(rng: random.Random, kinds: Iterable[str], most_gflops: int = 60) -> list[Layer]:
+def random_layers(rng: random.Random, kinds: Iterable[str]) -> list[Layer]:
     """Layers of these kinds, no two alike."""
     return [
-        layer(k, rng.randint(5, most_gflops), *(rng.randint(1, n) * 10**6 for n in (40, 60)))
-        for k in kinds
+        layer(k, rng.randint(5, 60), *(rng.randint(1, n) * 10**6 for n in (40, 60))) for k in kinds
     ]
 
 

@@ -112,8 +112,8 @@ def random_template(
     return template_of(node_groups, places, cuts)
 
 
-def fleet_of(templates: list[Template], first_node: int = 0) -> list[Pipeline]:
-    fleet = []
+def fleet_of(templates: list[Template]) -> list[Pipeline]:
+    fleet, first_node = [], 0
     for template in templates:
         nodes = tuple(range(first_node, first_node + template.num_nodes))
         fleet.append(Pipeline(template, nodes, 1))

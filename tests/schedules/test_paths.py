@@ -17,10 +17,10 @@ from tests.recorded import Cases, digest, recorded
 NAMES: tuple[ScheduleName, ...] = get_args(ScheduleName)
 
 
-def graphs(schedule: ScheduleName, most: int = 5) -> Iterator[tuple[ScheduleGraph, Chunking]]:
+def graphs(schedule: ScheduleName) -> Iterator[tuple[ScheduleGraph, Chunking]]:
     """Small graphs of a schedule, with their chunks per device and groups of micro-batches."""
     chunks = (2, 3) if SCHEDULES[schedule].interleaves else (1,)
-    for p in range(1 + SCHEDULES[schedule].interleaves, most):
+    for p in range(1 + SCHEDULES[schedule].interleaves, 5):
         for v in chunks:
             step = p if SCHEDULES[schedule].interleaves else 1
             for m in range(step, 9, step):

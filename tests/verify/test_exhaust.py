@@ -15,7 +15,7 @@ from solver.verify import orders
 from solver.verify.exhaust import exhaust
 from tests import brute_force, random_configs
 from tests.best_plans import check_claims, prover_of
-from tests.chain_instances import FAST, measured_chain
+from tests.chain_instances import FAST, SLOW, chain_instance, chain_tables
 from tests.conftest import present
 from tests.recorded import Cases, digest, recorded
 from tests.seeds import each_of
@@ -69,7 +69,7 @@ def test_bug_fewer_micro_batches_recompute_less() -> None:
 
 def test_no_opinion_beyond_the_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without time not even what is plain; nor without a graph of all orders."""
-    tables = measured_chain(FAST)
+    tables = chain_tables(chain_instance([1, 1], [SLOW, FAST]))
     prover = prover_of(tables)
     with pytest.raises(TimeUp):
         exhaust(prover, tables.config, 1, Deadline(0.0))

@@ -9,7 +9,7 @@ from solver.verify import orders
 from solver.verify.refutation import Refutation, question_of
 from solver.verify.stages import ChunkStages
 from tests.best_plans import prover_of, refuted_share
-from tests.chain_instances import AFTER_NS, FAST, SLOW, chain_instance, chain_tables, measured_chain
+from tests.chain_instances import FAST, SLOW, chain_instance, chain_tables
 from tests.random_configs import random_optimum_ns, random_tables
 from tests.recorded import Cases, recorded
 from tests.seeds import each_of
@@ -17,14 +17,6 @@ from tests.seeds import each_of
 
 def refutation(tables: CostTables) -> Refutation:
     return question_of(prover_of(tables), tables.config)
-
-
-@pytest.mark.parametrize(("second", "bound_ns"), [(SLOW, 72_000_000), (FAST, 51_500_000)])
-def test_bottleneck_by_hand(second: tuple[str, float, float], bound_ns: int) -> None:
-    """As `test_pipeline_bound_by_hand`: 27 + 3 * 15 ms, or the fast GPU last, 19.5 + 32 ms."""
-    question = refutation(measured_chain(second))
-    assert question.refutes(bound_ns + AFTER_NS)
-    assert not question.refutes(bound_ns + AFTER_NS + 1)
 
 
 @pytest.mark.parametrize("zones", [False, True])
