@@ -82,10 +82,9 @@ def test_graphs_that_are_too_big_are_left_to_single_orders(monkeypatch: pytest.M
 
 def test_too_many_arcs_of_stages_leave_a_config_open(monkeypatch: pytest.MonkeyPatch) -> None:
     costs = staged_tables()["meshed_instance 1.0"]
-    assert costs.by_place is not None
-    intervals = Intervals(costs)
-    number = sum(map(len, StageDegrees(intervals, costs.by_place).arcs))
+    intervals, by_place = Intervals(costs), present(costs.by_place)
+    number = sum(map(len, StageDegrees(intervals, by_place).arcs))
     for limit, complete in ((number, True), (number - 1, False)):
         monkeypatch.setattr(by_device, "MOST_ARCS", limit)
-        known = best_by_stage(intervals, costs.by_place, NO_CUTOFF, 0.0, lambda: False)
+        known = best_by_stage(intervals, by_place, NO_CUTOFF, 0.0, lambda: False)
         assert known.complete == complete

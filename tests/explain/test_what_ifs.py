@@ -47,8 +47,7 @@ def rent_of(result: Result) -> float:
 
 def told(instance: Instance, plan: Plan | None, options: SolveOptions) -> list[Answer]:
     """All answers about a plan."""
-    assert plan is not None
-    return list(answers(instance, plan, options, lambda done, total: None))
+    return list(answers(instance, present(plan), options, lambda done, total: None))
 
 
 def test_every_change_is_solved_as_an_instance_of_its_own(

@@ -72,11 +72,10 @@ def solved(problem: InstantiationProblem, twin: Twin) -> int | None:
     if outcome.status is Status.INFEASIBLE:
         return None
     assert outcome.status is Status.OPTIMAL
-    assert outcome.objective is not None
     way = built.extract(present(outcome.values))
     assert is_allowed(way, problem)
     assert way.step_ns(problem) == outcome.objective == outcome.bound
-    return int(outcome.objective)
+    return int(present(outcome.objective))
 
 
 def found_step(problem: InstantiationProblem) -> int | None:

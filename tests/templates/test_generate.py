@@ -200,8 +200,7 @@ def test_killed_search_goes_on(tmp_path: Path, searches: list[Counts]) -> None:
     with pytest.raises(Killed):
         templates(path)
     with open_study(path, None) as study:
-        state = generate.open_mixes(study)
-    assert state is not None
+        state = present(generate.open_mixes(study))
     assert state[0] == 1
     assert len(state[1]) > 0
     resumed = templates(path)

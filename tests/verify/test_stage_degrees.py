@@ -27,11 +27,9 @@ def test_bounds_and_trials_of_small_configs(seed: int) -> None:
         if best is None:
             continue
         assert StageWork(prover).bound_ns(config) <= best
-        below = exhaust_stages(prover, config, best, Deadline(None))
-        above = exhaust_stages(prover, config, best + 1, Deadline(None))
-        assert below is not None
+        below = present(exhaust_stages(prover, config, best, Deadline(None)))
+        above = present(exhaust_stages(prover, config, best + 1, Deadline(None)))
         assert below.plan is None
-        assert above is not None
         assert step_time_ns(plan_costs(instance, present(above.plan))) == best
 
 
