@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from formulations.instance import Instance as Resolved
     from formulations.instance.instance import Family
     from solver.document import PlanDocument
-    from solver.files import Envelope
     from solver.fleet_document import FleetDocument
     from solver.fleets.designs import TemplatesDocument
     from solver.fleets.distribution import Distribution
@@ -194,13 +193,6 @@ def _drawn(parts: "Sequence[Any]") -> str:
     return "".join(f"{line.rstrip()}\n" for line in page.getvalue().splitlines())
 
 
-def _kind(document: "Envelope") -> Any:
-    """What commands do with such a document."""
-    from solver.cli.kinds import KINDS
-
-    return next(kind for kind in KINDS if kind.file is type(document))
-
-
 class _Shown:
     """A result whose table a notebook shows."""
 
@@ -228,7 +220,9 @@ class _Stored(_Shown):
 
     def summary(self) -> str:
         """What `show` prints."""
-        return _drawn(_kind(self.document).text(self.document))
+        from solver.cli.kinds import KINDS
+
+        return _drawn(KINDS[type(self.document)].text(self.document))
 
 
 @dataclass(frozen=True)
@@ -282,7 +276,9 @@ class Solution(_Stored):
         """Of a notebook: what `solve` prints, and one step drawn below."""
         from html import escape
 
-        page = "" if self.document.config is None else _kind(self.document).page(self.document)
+        from solver.report.html.page import html_page
+
+        page = "" if self.document.config is None else html_page(self.document)
         frame = page and f'<iframe srcdoc="{escape(page)}" width="100%" height="720"></iframe>'
         return super()._repr_html_() + frame
 
@@ -636,10 +632,11 @@ def verify(
     exhaustive search closed stays at its word; so does what is not proved within the time limit.
     """
     from formulations.instance.instance import Family
-    from solver.cli.kinds import differences, read_kind, verified
-    from solver.verify import Effort
+    from solver.cli.kinds import KINDS, differences
+    from solver.files import read_one_of
+    from solver.verify import Effort, verified
 
-    document = plan.document if isinstance(plan, _Stored) else read_kind(Path(plan))[1]
+    document = plan.document if isinstance(plan, _Stored) else read_one_of([*KINDS], Path(plan))
     found = verified(document, Effort(time_limit_s, "quick" if quick else "all"))
     if instance is None:
         return found
@@ -795,19 +792,15 @@ def report(
 
     trace: of a plan, one step for Perfetto.
     """
-    from solver.cli.files import check_writable, write_text
-    from solver.cli.kinds import checked_kind, page_of, part_of
+    from solver.cli.files import check_writable, checked, write_text
+    from solver.cli.kinds import KINDS, page_of, part_of
 
     names = [str(p) if isinstance(p, str | Path) else "plan.json" for p in (plan, other)]
-    if isinstance(plan, str | Path):
-        kind, document = checked_kind(Path(plan))
-    else:
-        document = plan.document
-        kind = _kind(document)
+    document = checked(Path(plan), *KINDS) if isinstance(plan, str | Path) else plan.document
     beside = None if other is None else (_checked(other), names[1])
-    texts = {Path(out): page_of(kind, document, names[0], beside)}
+    texts = {Path(out): page_of(document, names[0], beside)}
     if trace is not None:
-        texts[Path(trace)] = part_of(kind, "trace", "trace")(document)
+        texts[Path(trace)] = part_of(document, "trace", "trace")
     check_writable(*texts)
     for path, text in texts.items():
         write_text(path, text)
@@ -911,11 +904,10 @@ def recover(
 ) -> Fleet:
     """The fleet that trains most within the horizon after nodes are lost or join, by name."""
     from formulations.units import NANOSECONDS_PER_SECOND
-    from solver.cli.files import refuse_changed
+    from solver.cli.files import checked
     from solver.fleet_document import FleetDocument
     from solver.fleets.fleet import next_fleet
     from solver.fleets.recovery import Horizon
-    from solver.verify import Effort, verify_fleet
 
     named = bool(lost or joined) and not isinstance(lost, str) and not isinstance(joined, str)
     check_values(
@@ -923,11 +915,7 @@ def recover(
         (0 < horizon_s <= 1e9, "horizon_s", horizon_s, "seconds"),
         (0 <= restart_s < horizon_s, "restart_s", restart_s, "at least 0, less than horizon_s"),
     )
-    if isinstance(fleet, Fleet):
-        document = fleet.document
-    else:
-        document = FleetDocument.read(Path(fleet))
-        refuse_changed(Path(fleet), verify_fleet(document, Effort(prove="nothing")))
+    document = fleet.document if isinstance(fleet, Fleet) else checked(Path(fleet), FleetDocument)
     times_ns = (round(time_s * NANOSECONDS_PER_SECOND) for time_s in (horizon_s, restart_s))
     return Fleet(next_fleet(document, list(lost), list(joined), Horizon(*times_ns), time_limit_s))
 

@@ -11,7 +11,8 @@ import pytest
 from pydantic import BaseModel
 
 from formulations.instance.load import InstanceFile, load_instance
-from solver.cli.kinds import KINDS, Kind
+from solver.cli.kinds import KINDS
+from solver.files import Envelope
 from tests.docs_pages import DOCS, pages, replayed, stable
 
 #: Pages whose searches take long, and print what those of other pages do.
@@ -62,14 +63,14 @@ def test_instances_are_documented_whole() -> None:
     assert set(InstanceFile.model_fields) <= set(re.findall(r"`(\w+)`", section("instance")))
 
 
-@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.file.kind_name())
-def test_bug_formats_are_documented_whole(kind: Kind[Any]) -> None:
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.kind_name())
+def test_bug_formats_are_documented_whole(kind: type[Envelope]) -> None:
     """The section of every kind of files names each field that is written, and the version."""
-    text = section(kind.file.kind_name())
+    text = section(kind.kind_name())
     named = set(re.findall(r"`(\w+)`", text))
-    for document in written(kind.file):
+    for document in written(kind):
         assert set(document.model_fields) <= named, document.__name__
-    assert re.search(rf"\bschema {kind.file.version()}\b", text)
+    assert re.search(rf"\bschema {kind.version()}\b", text)
 
 
 def test_pages_name_no_machine() -> None:

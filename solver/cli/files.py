@@ -5,26 +5,43 @@ import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from formulations.errors import PlanError, PlannerError
 
 if TYPE_CHECKING:
     from solver.document import PlanDocument
-    from solver.verify import Verification
+    from solver.files import Envelope
+
+E = TypeVar("E", bound="Envelope")
 
 _NEW_FILE = "name a file in a folder you can write to"
 _NEW_FOLDER = "name a folder that does not exist yet"
 
 
 def checked_plan(path: Path) -> "PlanDocument":
-    """The plan file, checked but for its proof; PlanError if changed, planless or another file."""
+    """The plan file, as `checked`."""
     from solver.document import PlanDocument
-    from solver.verify import Effort, verify_document
 
-    document = PlanDocument.read(path)
-    refuse_planless(path, document)
-    refuse_changed(path, verify_document(document, Effort(prove="nothing")))
+    return checked(path, PlanDocument)
+
+
+def checked(path: Path, *kinds: "type[E]") -> "E":
+    """What a file of one of these kinds holds, checked but for what takes long to prove.
+
+    Raises PlanError for one that was changed since it was written, that holds no plan, or of
+    another kind.
+    """
+    from solver.document import PlanDocument
+    from solver.files import read_one_of
+    from solver.verify import Effort, verified
+
+    document = read_one_of(kinds, path)
+    if isinstance(document, PlanDocument):
+        refuse_planless(path, document)
+    if problems := verified(document, Effort(prove="nothing")).problems:
+        allowed = "a file as it was written (verify names every field)"
+        raise PlanError(str(path), problems[0], allowed)
     return document
 
 
@@ -32,13 +49,6 @@ def refuse_planless(path: Path, document: "PlanDocument") -> None:
     """PlanError for the file of a search that found no plan."""
     if document.config is None:
         raise PlanError(str(path), f"no plan (status {document.status})", "a file with a plan")
-
-
-def refuse_changed(path: Path, verification: "Verification") -> None:
-    """Returns if nothing is wrong with a file that was written by hetplan; PlanError if not."""
-    if verification.problems:
-        allowed = "a file as it was written (verify names every field)"
-        raise PlanError(str(path), verification.problems[0], allowed)
 
 
 def check_writable(*paths: Path | None, keep: Iterable[Path | None] = ()) -> None:

@@ -10,7 +10,7 @@ import typer
 
 from formulations.errors import PlanError, PlannerError
 from formulations.node_sharing import NodeSplit
-from solver.cli.files import check_writable, refuse_changed, write_text
+from solver.cli.files import check_writable, checked, write_text
 from solver.cli.search_options import time_ns
 from solver.cli.terminal import print_either, print_report, progress_display, say, steps_display
 from solver.fleets.distribution import Distribution
@@ -111,7 +111,7 @@ def recover_command(
     from solver.fleet_document import FleetDocument
     from solver.fleets.fleet import next_fleet
     from solver.fleets.recovery import Horizon
-    from solver.verify import Effort, instance_differences, verify_fleet
+    from solver.verify import instance_differences
 
     failed, back = (
         list(dict.fromkeys(filter(None, map(str.strip, (names or "").split(",")))))
@@ -125,8 +125,7 @@ def recover_command(
             f"--restart {restart} leaves nothing of --horizon {horizon}; allowed: a shorter restart"
         )
     check_writable(out)
-    document = FleetDocument.read(plan)
-    refuse_changed(plan, verify_fleet(document, Effort(prove="nothing")))
+    document = checked(plan, FleetDocument)
     if instance is not None:
         different = instance_differences(document.instance, load_instance(instance))
         if different:

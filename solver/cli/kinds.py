@@ -1,19 +1,20 @@
 """The kinds of files that hetplan writes, one row each: how they are checked, shown and drawn."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Literal
 
 from rich.console import RenderableType
 
 from formulations.errors import PlannerError
-from solver.cli.files import refuse_changed, refuse_planless, write_text
+from solver.cli.files import write_text
 from solver.cli.fleets import fleet_report
 from solver.cli.terminal import print_report, say
 from solver.document import PlanDocument
-from solver.files import Envelope, joined_names, read_one_of, to_json
+from solver.files import Envelope, joined_names, to_json
 from solver.fleet_document import FleetDocument
 from solver.front_document import FrontDocument
 from solver.lengths_document import LengthsDocument, SwitchDocument
@@ -26,56 +27,35 @@ from solver.report.text import plan_text
 
 if TYPE_CHECKING:
     from formulations.instance.instance import Family
-    from solver.verify import Effort, Verification
 
+#: What some kinds have: an SVG, an HTML file, JSON for Perfetto, more text.
 Part = Literal["picture", "page", "trace", "details"]
-
-D = TypeVar("D", bound=Envelope)
 
 
 @dataclass(frozen=True)
-class Kind(Generic[D]):
-    """What commands do with one kind of files; None: they do not.
+class Kind:
+    """What commands do with one kind of files.
 
-    verify: the name of the check in `solver.verify`, which is slow to import. picture: SVG; page:
-    HTML; trace: JSON for Perfetto; details: more text. claims: whether it has a bound that only
-    `verify` proves.
+    text: what is printed of it. claims: whether it has a bound that only `verify` proves.
     """
 
-    file: type[D]
-    verify: str
-    text: Callable[[D], list[RenderableType]]
-    picture: Callable[[D], str] | None = None
-    page: Callable[..., str] | None = None
-    trace: Callable[[D], str] | None = None
-    details: Callable[[D], list[RenderableType]] | None = None
-    claims: Callable[[D], bool] = lambda _: False
+    text: Callable[[Any], list[RenderableType]]
+    parts: Mapping[Part, Callable[..., Any]] = MappingProxyType({})
+    claims: Callable[[Any], bool] = lambda _: False
 
 
-KINDS: tuple[Kind[Any], ...] = (
-    Kind(
-        PlanDocument,
-        "verify_document",
-        plan_text,
-        page=html_page,
-        trace=chrome_trace,
-        details=partial(plan_text, details=True),
-        claims=lambda document: bool(document.closed_configs),
-    ),
-    Kind(FrontDocument, "verify_front", front_report, front_picture, front_page),
-    Kind(FleetDocument, "verify_fleet", fleet_report),
-    Kind(SwitchDocument, "verify_switch", switch_text, page=switch_page),
-    Kind(LengthsDocument, "verify_lengths", step_text, page=lengths_page, claims=lambda _: True),
-)
-
-
-def verified(document: Envelope, effort: "Effort") -> "Verification":
-    """The document checked by the verifier of its kind."""
-    import solver.verify
-
-    kind = next(row for row in KINDS if row.file is type(document))
-    verification: Verification = getattr(solver.verify, kind.verify)(document, effort)
-    return verification
+_PLAN_PARTS: dict[Part, Callable[..., Any]] = {
+    "page": html_page,
+    "trace": chrome_trace,
+    "details": partial(plan_text, details=True),
+}
+KINDS: dict[type[Envelope], Kind] = {
+    PlanDocument: Kind(plan_text, _PLAN_PARTS, lambda document: bool(document.closed_configs)),
+    FrontDocument: Kind(front_report, {"picture": front_picture, "page": front_page}),
+    FleetDocument: Kind(fleet_report),
+    SwitchDocument: Kind(switch_text, {"page": switch_page}),
+    LengthsDocument: Kind(step_text, {"page": lengths_page}, lambda _: True),
+}
 
 
 def differences(document: Any, family: "Family") -> Sequence[str]:
@@ -97,32 +77,26 @@ def differences(document: Any, family: "Family") -> Sequence[str]:
     return problems
 
 
-def part_of(kind: Kind[Any], part: Part, option: str) -> Callable[..., Any]:
-    """What an option asks for of a kind of files. Raises PlannerError if they have no such part."""
-    made: Callable[..., Any] | None = getattr(kind, part)
-    if made is None:
-        allowed = joined_names([row.file.kind_name() for row in KINDS if getattr(row, part)])
-        raise PlannerError(f"{option}: a {kind.file.kind_name()} file; allowed: {allowed}")
-    return made
+def part_of(document: Envelope, part: Part, option: str) -> Any:
+    """What an option asks for of a file. Raises PlannerError if its kind has no such part."""
+    parts = KINDS[type(document)].parts
+    if part not in parts:
+        allowed = joined_names(
+            [file.kind_name() for file, kind in KINDS.items() if part in kind.parts]
+        )
+        raise PlannerError(f"{option}: a {document.kind_name()} file; allowed: {allowed}")
+    return parts[part](document)
 
 
-def page_of(
-    kind: Kind[Any], document: Any, file: str, beside: tuple[PlanDocument, str] | None = None
-) -> str:
+def page_of(document: Envelope, file: str, beside: tuple[PlanDocument, str] | None = None) -> str:
     """The page of a file, of a plan beside another one. PlannerError if it has none."""
-    write = part_of(kind, "page", "report")
     if isinstance(document, PlanDocument):
         return html_page(document, file, beside)
+    page = part_of(document, "page", "report")
     if beside is not None:
-        found = f"a {kind.file.kind_name()} file beside {beside[1]}"
+        found = f"a {document.kind_name()} file beside {beside[1]}"
         raise PlannerError(f"{file}: {found}; allowed: a plan file beside another one")
-    return str(write(document))
-
-
-def read_kind(path: Path) -> tuple[Kind[Any], Any]:
-    """The row of a file, and what it holds. Raises InstanceError for what is no such file."""
-    document = read_one_of([row.file for row in KINDS], path)
-    return next(row for row in KINDS if row.file is type(document)), document
+    return str(page)
 
 
 def deliver(
@@ -132,25 +106,13 @@ def deliver(
 
     It is printed as well where it cannot be written; as JSON without the logs of its proof.
     """
-    kind = next(row for row in KINDS if row.file is type(document))
     try:
         if out is not None:
             write_text(out, to_json(document))
-        if svg is not None and kind.picture is not None:
-            write_text(svg, kind.picture(document))
+        if svg is not None:
+            write_text(svg, part_of(document, "picture", "--svg"))
     finally:
         if as_json:
             say(to_json(document, proof=False), end="")
         else:
-            print_report(kind.text(document))
-
-
-def checked_kind(path: Path) -> tuple[Kind[Any], Any]:
-    """As `read_kind`, checked but for what takes long to prove; PlanError if it was changed."""
-    from solver.verify import Effort
-
-    kind, document = read_kind(path)
-    if isinstance(document, PlanDocument):
-        refuse_planless(path, document)
-    refuse_changed(path, verified(document, Effort(prove="nothing")))
-    return kind, document
+            print_report(KINDS[type(document)].text(document))

@@ -1,10 +1,17 @@
 """What is done with files: check, show, draw, compare, explain, launch; the switch between two."""
 
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from formulations.errors import PlanError, PlannerError
-from solver.cli.files import check_folder, check_writable, checked_plan, write_folder, write_text
+from solver.cli.files import (
+    check_folder,
+    check_writable,
+    checked,
+    checked_plan,
+    write_folder,
+    write_text,
+)
 from solver.cli.terminal import print_either, print_report, say, steps_display
 from solver.options import ExportTarget, SolveOptions
 
@@ -25,11 +32,12 @@ def verify_command(
     again; 1: refused, with field, found and expected; 2: not a plan file.
     """
     from formulations.instance.load import load_family
-    from solver.cli.kinds import differences, read_kind, verified
+    from solver.cli.kinds import KINDS, differences
+    from solver.files import read_one_of
     from solver.report.naming import one_line
-    from solver.verify import Effort
+    from solver.verify import Effort, verified
 
-    _, document = read_kind(plan)
+    document: Any = read_one_of([*KINDS], plan)
     with steps_display("claims proved again") as show:
         effort = Effort(time_limit, "quick" if quick else "all", show)
         verification = verified(document, effort)
@@ -81,15 +89,16 @@ def show_command(
         assert study is not None
         show_study(study, as_json)
         return
-    from solver.cli.kinds import checked_kind, part_of
+    from solver.cli.kinds import KINDS, part_of
 
     if as_json:
         raise PlannerError(f"--json is for --study; {plan} is JSON already")
     check_writable(svg, keep=(plan,))
-    kind, document = checked_kind(plan)
+    document = checked(plan, *KINDS)
+    kind = KINDS[type(document)]
     if svg is not None:
-        write_text(svg, part_of(kind, "picture", "--svg")(document))
-    print_report((part_of(kind, "details", "--details") if details else kind.text)(document))
+        write_text(svg, part_of(document, "picture", "--svg"))
+    print_report(part_of(document, "details", "--details") if details else kind.text(document))
     if kind.claims(document):
         say(f"The file is checked; its bound is only if `verify {plan}` says so.")
 
@@ -104,14 +113,14 @@ def report_command(
 
     It is checked as `show` does.
     """
-    from solver.cli.kinds import checked_kind, page_of, part_of
+    from solver.cli.kinds import KINDS, page_of, part_of
 
     check_writable(out, trace, keep=(plan, other))
-    kind, document = checked_kind(plan)
+    document = checked(plan, *KINDS)
     beside = None if other is None else (checked_plan(other), str(other))
-    texts = {out: page_of(kind, document, str(plan), beside)}
+    texts = {out: page_of(document, str(plan), beside)}
     if trace is not None:
-        texts[trace] = part_of(kind, "trace", "--trace")(document)
+        texts[trace] = part_of(document, "trace", "--trace")
     for path, text in texts.items():
         write_text(path, text)
     say(f"wrote {' and '.join(map(str, texts))}")
