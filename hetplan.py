@@ -11,7 +11,7 @@ a `PlannerError`, whose text is one line that says where, what was found and wha
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 
@@ -605,17 +605,9 @@ def sweep(
     workers: int = 1,
 ) -> Sweep:
     """The best plan of each of these instances, by name; the limit is for each of them."""
-
-    def best(instance: "Problem") -> Solution:
-        return solve(
-            instance,
-            method=method,
-            time_limit_s=time_limit_s,
-            gap=gap,
-            seed=seed,
-            workers=workers,
-        )
-
+    best = partial(
+        solve, method=method, time_limit_s=time_limit_s, gap=gap, seed=seed, workers=workers
+    )
     return Sweep({name: best(instance) for name, instance in instances.items()})
 
 

@@ -1,10 +1,9 @@
 """The kinds of files that hetplan writes, one row each: how they are checked, shown and drawn."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
 from rich.console import RenderableType
@@ -40,7 +39,7 @@ class Kind:
     """
 
     text: Callable[[Any], list[RenderableType]]
-    parts: Mapping[Part, Callable[..., Any]] = MappingProxyType({})
+    parts: Mapping[Part, Callable[..., Any]] = field(default_factory=dict)
     claims: Callable[[Any], bool] = lambda _: False
 
 

@@ -4,6 +4,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+import numpy as np
 from rich.console import RenderableType
 
 from formulations.transition import Links
@@ -316,24 +317,6 @@ _PARTS = 240  # of the run, over each of which the throughput is averaged
 _CURVE, _WIDER = 1.5, 1.5  # width of the last curve; what an earlier one has more, to be seen too
 
 
-def averages(replay: Replay, parts: int, end_ns: int | None = None) -> list[float]:
-    """Samples/s kept in each of `parts` equal parts of the run; steps count where they ran.
-
-    end_ns: of a run of which this may be only the beginning.
-    """
-    length_ns = (end_ns or replay.length_ns) / parts
-    samples = [0.0] * parts
-    for span in replay.spans:
-        if not span.steps:
-            continue
-        per_ns = span.steps * replay.samples_per_step / (span.end_ns - span.start_ns)
-        first, last = int(span.start_ns / length_ns), int(span.end_ns / length_ns)
-        for i in range(first, min(last, parts - 1) + 1):
-            begin, end = max(span.start_ns, i * length_ns), min(span.end_ns, (i + 1) * length_ns)
-            samples[i] += max(0.0, end - begin) * per_ns
-    return [count / length_ns * 1e9 for count in samples]
-
-
 def replay_picture(title: str, replays: Mapping[str, Replay]) -> str:
     """Throughput over the time of one to four replays of one trace, by name, as SVG."""
     return picture(title, lambda axes: draw_replays(axes, replays))
@@ -344,12 +327,16 @@ def draw_replays(axes: "Axes", replays: Mapping[str, Replay]) -> None:
     from matplotlib.ticker import MaxNLocator
 
     end_ns = max(replay.length_ns for replay in replays.values())
-    starts = [end_ns * i / _PARTS for i in range(_PARTS + 1)]
+    times_ns = np.linspace(0, end_ns, _PARTS + 1)
     for n, (name, replay) in enumerate(replays.items()):
-        values = averages(replay, _PARTS, end_ns)
+        # Samples/s kept in each part of the run; steps count where they ran
+        steps = np.cumsum([0, *(span.steps for span in replay.spans)])  # up to ends of spans
+        kept = np.interp(times_ns, [0, *(span.end_ns for span in replay.spans)], steps)
+        values = np.diff(kept) * replay.samples_per_step / times_ns[1] * 1e9
         width = _CURVE + _WIDER * (len(replays) - 1 - n)  # those over it stay narrower
-        steps = [*values, values[-1]]
-        (curve,) = axes.step(starts, steps, where="post", label=name, linewidth=width)
+        (curve,) = axes.step(
+            times_ns, [*values, values[-1]], where="post", label=name, linewidth=width
+        )
         axes.axhline(replay.samples_per_s, ls=":", lw=_CURVE, color=curve.get_color())  # on average
     tenths = [end_ns * tenth // 10 for tenth in range(11)]
     axes.set_xticks(tenths, [long_time_text(ns) if ns else "0" for ns in tenths])

@@ -4,8 +4,6 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-_TIME = ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"), (1e-9, "ns"))
-_SIZE = ((1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"), (1, "B"))
 _DECIMAL = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""))
 
 
@@ -35,36 +33,32 @@ class Unit:
         return f"{self.number(value)} {self.name}"
 
 
-def _unit(scale: Sequence[tuple[float, str]], like: float) -> Unit:
-    """The unit that shows the value `like` with four significant digits."""
-    factor, name = next((row for row in scale if abs(like) >= row[0]), scale[-1])
-    decimals = max(0, 3 - math.floor(math.log10(abs(like) / factor))) if like else 0
-    return Unit(name, factor, decimals)
+@dataclass(frozen=True)
+class Scale:
+    """Units of one quantity, largest first: the factor and the name of each."""
+
+    units: Sequence[tuple[float, str]]
+
+    def unit(self, largest: float) -> Unit:
+        """The unit of a column: it shows the largest value with four significant digits."""
+        factor, name = next((row for row in self.units if abs(largest) >= row[0]), self.units[-1])
+        decimals = max(0, 3 - math.floor(math.log10(abs(largest) / factor))) if largest else 0
+        return Unit(name, factor, decimals)
+
+    def text(self, value: float, like: float | None = None) -> str:
+        """The value in a fitting unit; `like`: in the unit and with the decimals of that one."""
+        return self.unit(value if like is None else like).text(value)
 
 
-def time_unit(longest_s: float) -> Unit:
-    """The unit of a column of times in seconds."""
-    return _unit(_TIME, longest_s)
-
-
-def size_unit(largest_bytes: float) -> Unit:
-    """The unit of a column of sizes in bytes."""
-    return _unit(_SIZE, largest_bytes)
-
-
-def time_text(time_s: float, like: float | None = None) -> str:
-    """Seconds in a fitting unit; `like`: in the unit and with the decimals of that time."""
-    return time_unit(time_s if like is None else like).text(time_s)
-
-
-def size_text(size_bytes: float, like: float | None = None) -> str:
-    """Bytes in a fitting binary unit; `like`: in the unit and with the decimals of that size."""
-    return size_unit(size_bytes if like is None else like).text(size_bytes)
+_SECONDS = Scale(((1.0, "s"), (1e-3, "ms"), (1e-6, "us"), (1e-9, "ns")))
+_BYTES = Scale(((1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"), (1, "B")))
+time_unit, time_text = _SECONDS.unit, _SECONDS.text  #: of seconds
+size_unit, size_text = _BYTES.unit, _BYTES.text  #: of bytes
 
 
 def decimal_unit(largest: float, unit: str) -> Unit:
     """The unit of a column, with a decimal prefix."""
-    return _unit([(factor, prefix + unit) for factor, prefix in _DECIMAL], largest)
+    return Scale([(factor, prefix + unit) for factor, prefix in _DECIMAL]).unit(largest)
 
 
 def decimal_text(value: float, unit: str) -> str:

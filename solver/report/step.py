@@ -237,7 +237,7 @@ def chrome_trace(document: PlanDocument) -> str:
     step = step_of(document)
     rows = rows_of(document, step)
     names = _kind_names(document, rows)
-    critical = {(bar.replica, bar.stage, bar.start_ns, bar.kind) for bar in step.critical_path}
+    critical = {*step.critical_path}
     events: list[dict[str, object]] = []
     for row in rows:
         thread = {"pid": row.replicas[0], "tid": row.stage}
@@ -251,7 +251,7 @@ def chrome_trace(document: PlanDocument) -> str:
         ]
         for bar in row.bars:
             number = "" if bar.micro_batch is None else f" {bar.micro_batch}"
-            on_path = (bar.replica, bar.stage, bar.start_ns, bar.kind) in critical
+            on_path = bar in critical
             args = {"micro_batch": bar.micro_batch, "chunk": bar.chunk, "on_critical_path": on_path}
             events.append(
                 {
