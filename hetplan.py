@@ -206,6 +206,23 @@ class _Shown:
         return f"<pre>{escape(self.summary())}</pre>"
 
 
+class _Listed(_Shown):
+    """A result of several plans, side by side."""
+
+    def rows(self) -> list[dict[str, object]]:
+        """A row for each."""
+        raise NotImplementedError
+
+    def to_frame(self) -> Any:
+        """The rows as a `pandas.DataFrame`; PlannerError where pandas is not installed."""
+        from importlib import import_module
+
+        try:
+            return import_module("pandas").DataFrame(self.rows())
+        except ImportError as error:
+            raise PlannerError("to_frame needs pandas: pip install pandas") from error
+
+
 @dataclass(frozen=True)
 class _Stored(_Shown):
     """What a command writes as a file, all of it in `document`, field by field."""
@@ -267,10 +284,13 @@ class Solution(_Stored):
         return _drawn(solution_text(self.document, why, others, details=details))
 
     def __repr__(self) -> str:
+        from solver.report.naming import one_line
+
         config, step_s = self.document.config, self.step_time_s
         if config is None or step_s is None:
             return f"<Solution: {self.status}>"
-        return f"<Solution: {self.status}, {_words(config)}, {1e3 * step_s:.4g} ms per step>"
+        degrees = one_line(config).partition(", recomputed")[0]
+        return f"<Solution: {self.status}, {degrees}, {1e3 * step_s:.4g} ms per step>"
 
     def _repr_html_(self) -> str:
         """Of a notebook: what `solve` prints, and one step drawn below."""
@@ -283,14 +303,7 @@ class Solution(_Stored):
         return super()._repr_html_() + frame
 
 
-def _words(config: Any) -> str:
-    """Degrees of a configuration, in short."""
-    from solver.report.naming import one_line
-
-    return one_line(config).partition(", recomputed")[0]
-
-
-class Front(_Stored):
+class Front(_Stored, _Listed):
     """Which clusters are worth their money, or which nodes help; `document.points` has plans."""
 
     document: "FrontDocument"
@@ -318,10 +331,6 @@ class Front(_Stored):
                 rows.append(of_point | figures)
         return rows
 
-    def to_frame(self) -> Any:
-        """The same as a `pandas.DataFrame`; PlannerError where pandas is not installed."""
-        return _frame(self.rows())
-
     def plot(self, axes: "Axes | None" = None) -> "Axes":
         """Throughput against cost of all clusters; on new axes of matplotlib unless given."""
         from solver.report.front_picture import draw_front
@@ -336,7 +345,7 @@ class Front(_Stored):
 
 
 @dataclass(frozen=True)
-class Sweep(_Shown):
+class Sweep(_Listed):
     """The best plans of instances side by side, by the names that they were given."""
 
     solutions: Mapping[str, Solution]
@@ -355,10 +364,6 @@ class Sweep(_Shown):
             | {field: getattr(solution.document, field) for field in names}
             for name, solution in self.solutions.items()
         ]
-
-    def to_frame(self) -> Any:
-        """The same as a `pandas.DataFrame`; PlannerError where pandas is not installed."""
-        return _frame(self.rows())
 
     def plot(self, axes: "Axes | None" = None) -> "Axes":
         """Step times as bars, from the proved bound on light; on new axes unless given."""
@@ -395,16 +400,6 @@ class Sweep(_Shown):
                 )
             ]
         )
-
-
-def _frame(rows: list[dict[str, object]]) -> Any:
-    """A `pandas.DataFrame`. Raises PlannerError where pandas is not installed."""
-    from importlib import import_module
-
-    try:
-        return import_module("pandas").DataFrame(rows)
-    except ImportError as error:
-        raise PlannerError("to_frame needs pandas: pip install pandas") from error
 
 
 def _axes() -> "Axes":

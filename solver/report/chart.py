@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Literal
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.axis import Axis
-    from matplotlib.figure import Figure
 
 #: Of lines and points, in their order: Okabe and Ito's, which all eyes can tell apart.
 COLOURS = ("#d55e00", "#0072b2", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#f0e442", "#7a7a7a")
@@ -53,13 +52,9 @@ def picture(
             unused.set_axis_off()
         if title:
             figure.suptitle(title, x=0.01, ha="left", fontsize=12, weight="bold")
-        return _svg(figure)
-
-
-def _svg(figure: "Figure") -> str:
-    file = io.StringIO()
-    figure.savefig(file, format="svg", metadata=dict.fromkeys(_METADATA))
-    return file.getvalue()
+        file = io.StringIO()
+        figure.savefig(file, format="svg", metadata=dict.fromkeys(_METADATA))
+        return file.getvalue()
 
 
 def inline(svg: str, name: str) -> str:

@@ -19,6 +19,7 @@ from solver.report.chart import COLOURS, picture
 from solver.report.layout import Grid, Labelled, Lines, table_of
 from solver.report.naming import layers_text
 from solver.report.quantities import (
+    Scale,
     counted,
     node_ranges,
     percent,
@@ -246,13 +247,8 @@ def _fleet_lines(document: FleetDocument, all_nodes_step_s: float | None) -> Lin
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-_UNITS = ((86400e9, "d"), (3600e9, "h"), (60e9, "min"), (1e9, "s"), (1e6, "ms"))
-
-
-def long_time_text(time_ns: int) -> str:
-    """A time with three significant digits, in days down to milliseconds."""
-    size, unit = next((row for row in _UNITS if time_ns >= row[0]), _UNITS[-1])
-    return f"{significant(time_ns / size, 3)} {unit}"
+_RUN_TIMES = ((86400e9, "d"), (3600e9, "h"), (60e9, "min"), (1e9, "s"), (1e6, "ms"))
+long_time_text = Scale(_RUN_TIMES, digits=3).text  #: of ns
 
 
 def replay_text(

@@ -30,21 +30,17 @@ class Figures(NamedTuple):
     paid: float
 
 
-def speed_name(document: FrontDocument) -> str:
+def sequences_name(document: FrontDocument) -> str:
     """What throughputs are of."""
-    return f"{_useful(document)}sequences/s"
+    return "useful sequences" if chooses_terms(document.family.instance) else "sequences"
 
 
 def cost_name(document: FrontDocument) -> str:
     """What costs are of."""
-    steps, useful = document.family.instance.objective.steps, _useful(document)
+    steps = document.family.instance.objective.steps
     batch = document.family.instance.workload.global_batch
     number = "a million" if steps is None else f"{steps * batch:,}"
-    return f"{number} {useful}sequences"
-
-
-def _useful(document: FrontDocument) -> str:
-    return "useful " if chooses_terms(document.family.instance) else ""
+    return f"{number} {sequences_name(document)}"
 
 
 def figures_of(document: FrontDocument, terms: Terms, step_time_s: float) -> Figures:
@@ -131,7 +127,7 @@ def point_table(document: FrontDocument) -> Grid:
             "step": lambda row: time_text(_step_s(row[0]), longest_s),
             "kept": chooses_terms(document.family.instance)
             and (lambda row: percent(row[1].availability)),
-            speed_name(document): lambda row: significant(row[1].sequences_per_s),
+            f"{sequences_name(document)}/s": lambda row: significant(row[1].sequences_per_s),
             "cost": lambda row: money(training_usd(document, row[1].cost_usd_per_step)),
             "gap": lambda row: _gap_text(row[0]),
         },

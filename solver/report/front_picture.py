@@ -22,7 +22,7 @@ from solver.report.front import (
     figures_of,
     point_table,
     search_lines,
-    speed_name,
+    sequences_name,
     subset_lines,
 )
 from solver.report.html.page import section, sections_page
@@ -74,7 +74,7 @@ def draw_front(
 ) -> None:
     """The same on axes of matplotlib."""
     nodes = document.aim == "subsets"
-    axes.set_xlabel(speed_name(document))
+    axes.set_xlabel(f"{sequences_name(document)}/s")
     axes.set_ylabel("nodes" if nodes else f"USD for {cost_name(document)}")
     unsorted = (mark for cluster in document.clusters for mark in _marks(document, cluster))
     marks = [*sorted(unsorted, key=lambda mark: -mark.at.throughput), *others]

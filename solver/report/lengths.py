@@ -19,7 +19,7 @@ from solver.lengths.dispatch import dispatch_group
 from solver.lengths_document import LengthsDocument, SwitchDocument
 from solver.report.html.page import section, sections_page
 from solver.report.layout import Grid, Labelled, Lines, table_of
-from solver.report.naming import WORDS, shards_text, tensor_text
+from solver.report.naming import WORDS, degrees_of, shards_text, tensor_text
 from solver.report.quantities import (
     counted,
     percent,
@@ -305,9 +305,8 @@ def _lines(document: SwitchDocument) -> Lines:
 
 
 def _degrees(plan: Plan) -> str:
-    config = plan.config
-    used = config.degrees_used or [stage.degrees for r in plan.replicas for stage in r.stages]
+    config, tensor = plan.config, tensor_text(degrees_of(plan))
     shared = (("context", config.cp), ("experts", config.ep))
     more = "".join(f" x {name} {degree}" for name, degree in shared if degree > 1)
-    degrees = f"tensor {tensor_text(used)} x data {config.dp} x pipeline {config.pp}{more}"
+    degrees = f"tensor {tensor} x data {config.dp} x pipeline {config.pp}{more}"
     return f"{degrees}, {shards_text(config)}"

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from itertools import accumulate, groupby
 
 from formulations.instance import Instance, Workload
-from formulations.plan import Configuration, Degrees
+from formulations.plan import Configuration, Degrees, Plan
 from solver.document import PlanDocument
 from solver.files import table_beside
 from solver.report.quantities import ranges
@@ -31,12 +31,10 @@ def layers_text(workload: Workload, layers: Iterable[int]) -> str:
     )
 
 
-def degrees_of(document: PlanDocument) -> list[Degrees]:
+def degrees_of(plan: PlanDocument | Plan) -> list[Degrees]:
     """Those of its node groups; of its stages where every one has its own."""
-    config = document.config
-    if config is not None and not config.per_stage:
-        return config.degrees_used
-    return [stage.degrees for replica in document.replicas for stage in replica.stages]
+    of_groups = [] if plan.config is None else plan.config.degrees_used
+    return of_groups or [s.degrees for replica in plan.replicas for s in replica.stages]
 
 
 def degrees_line(config: Configuration, degrees: Iterable[Degrees]) -> str:

@@ -35,15 +35,16 @@ class Unit:
 
 @dataclass(frozen=True)
 class Scale:
-    """Units of one quantity, largest first: the factor and the name of each."""
+    """Units of one quantity, largest first, each with its factor and name; significant digits."""
 
     units: Sequence[tuple[float, str]]
+    digits: int = 4
 
     def unit(self, largest: float) -> Unit:
-        """The unit of a column: it shows the largest value with four significant digits."""
+        """The unit of a column: it shows the largest value with as many digits."""
         factor, name = next((row for row in self.units if abs(largest) >= row[0]), self.units[-1])
-        decimals = max(0, 3 - math.floor(math.log10(abs(largest) / factor))) if largest else 0
-        return Unit(name, factor, decimals)
+        exponent = math.floor(math.log10(abs(largest) / factor)) if largest else self.digits
+        return Unit(name, factor, max(0, self.digits - 1 - exponent))
 
     def text(self, value: float, like: float | None = None) -> str:
         """The value in a fitting unit; `like`: in the unit and with the decimals of that one."""
