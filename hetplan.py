@@ -9,18 +9,24 @@ Times are in seconds, sizes in bytes, money in USD. Whatever goes wrong with an 
 a `PlannerError`, whose text is one line that says where, what was found and what is allowed.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
+from html import escape
+from importlib import import_module
+from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 
 from formulations.errors import PlannerError, check_values
+from formulations.node_sharing import NodeSplit
+from formulations.units import NANOSECONDS_PER_SECOND
+from solver.fleets.distribution import Distribution
+from solver.options import ExportTarget, Method, SolveOptions
+from solver.report.quantities import percent, time_text
 
 # All that is slow to import is imported by the functions that need it.
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from matplotlib.axes import Axes
 
     from formulations.instance import Instance as Resolved
@@ -28,11 +34,9 @@ if TYPE_CHECKING:
     from solver.document import PlanDocument
     from solver.fleet_document import FleetDocument
     from solver.fleets.designs import TemplatesDocument
-    from solver.fleets.distribution import Distribution
     from solver.front_document import FrontDocument
     from solver.lengths_document import LengthsDocument, SwitchDocument
     from solver.measure.corrected import Corrected
-    from solver.options import ExportTarget, Method
     from solver.result import Answer, Infeasibility, OtherTarget, Result
     from solver.result import Evaluation as Judged
     from solver.result import Shortlist as Chosen
@@ -182,10 +186,8 @@ def _problem(instance: "Problem") -> "Resolved":
     return instance
 
 
-def _drawn(parts: "Sequence[Any]") -> str:
+def _drawn(parts: Sequence[Any]) -> str:
     """What a command prints, 100 columns wide."""
-    from io import StringIO
-
     from solver.report.layout import draw
 
     page = StringIO()
@@ -201,7 +203,6 @@ class _Shown:
         raise NotImplementedError
 
     def _repr_html_(self) -> str:
-        from html import escape
 
         return f"<pre>{escape(self.summary())}</pre>"
 
@@ -215,8 +216,6 @@ class _Listed(_Shown):
 
     def to_frame(self) -> Any:
         """The rows as a `pandas.DataFrame`; PlannerError where pandas is not installed."""
-        from importlib import import_module
-
         try:
             return import_module("pandas").DataFrame(self.rows())
         except ImportError as error:
@@ -294,8 +293,6 @@ class Solution(_Stored):
 
     def _repr_html_(self) -> str:
         """Of a notebook: what `solve` prints, and one step drawn below."""
-        from html import escape
-
         from solver.report.html.page import html_page
 
         page = "" if self.document.config is None else html_page(self.document)
@@ -382,7 +379,6 @@ class Sweep(_Listed):
     def summary(self) -> str:
         """A line for each instance."""
         from solver.report.layout import table_of
-        from solver.report.quantities import percent, time_text
 
         def step(row: tuple[str, Solution]) -> str:
             return "-" if row[1].step_time_s is None else time_text(row[1].step_time_s)
@@ -544,7 +540,7 @@ class Shortlist(_Shown):
 
         return _drawn(shortlist_text(self.best, self.chosen))
 
-    def jobs(self, out: str | Path, to: "ExportTarget | None" = None) -> list[str]:
+    def jobs(self, out: str | Path, to: ExportTarget | None = None) -> list[str]:
         """Writes plans, a job for each and measured.csv, for `calibrate`; which have no job."""
         from solver.cli.files import write_folder
         from solver.evaluate.shortlist import jobs
@@ -564,7 +560,7 @@ def load_plan(path: str | Path) -> Solution:
 def solve(
     instance: "Problem",
     *,
-    method: "Method" = "exact",
+    method: Method = "exact",
     time_limit_s: float | None = None,
     gap: float = 0.0,
     seed: int = 0,
@@ -577,7 +573,6 @@ def solve(
     of the best. Ctrl-C ends it with the best plan so far. `study`: a file that keeps what is
     closed, and from which an equal call goes on.
     """
-    from solver.options import SolveOptions
     from solver.plan_figures import build_document
     from solver.search.driver import solve_with_targets as search
     from solver.study.store import study_at
@@ -593,7 +588,7 @@ def solve(
 def sweep(
     instances: "Mapping[str, Problem]",
     *,
-    method: "Method" = "exact",
+    method: Method = "exact",
     time_limit_s: float | None = None,
     gap: float = 0.0,
     seed: int = 0,
@@ -668,7 +663,6 @@ def pareto(
     """
     from solver.clusters.front import Wanted
     from solver.clusters.search import front_of
-    from solver.options import SolveOptions
     from solver.study.store import study_at
 
     options = SolveOptions("exact", time_limit_s, gap, seed, workers)
@@ -697,7 +691,6 @@ def evaluate(
     """
     from solver.evaluate.evaluation import compared, predicted
     from solver.evaluate.run_plan import read_run
-    from solver.options import SolveOptions
 
     problem = _problem(instance)
     flags = None if megatron is None else Path(megatron)
@@ -714,7 +707,6 @@ def explain(
 ) -> Explanation:
     """What limits a plan, and what changes of machines or strategies would save, each solved."""
     from solver.explain.what_ifs import answers
-    from solver.options import SolveOptions
     from solver.plan_figures import plan_of
 
     document = _checked(plan)
@@ -734,7 +726,6 @@ def shortlist(
 ) -> Shortlist:
     """Which plans to measure, at most `count`: the prediction of a step has an error."""
     from solver.evaluate.shortlist import shortlist as choose
-    from solver.options import SolveOptions
 
     options = SolveOptions("exact", time_limit_s, gap, seed, workers)
     return Shortlist(*choose(_problem(instance), count, options))
@@ -748,7 +739,7 @@ def diff(first: Plan, second: Plan) -> str:
 
 
 def export(
-    plan: Plan, to: "ExportTarget", out: str | Path | None = None, *, own_model: bool = False
+    plan: Plan, to: ExportTarget, out: str | Path | None = None, *, own_model: bool = False
 ) -> dict[str, str]:
     """The files with which a framework launches a plan, by name; `out`: a new folder for them.
 
@@ -805,7 +796,6 @@ def lengths(
     """Which strategy runs which sequences of an instance whose `lengths` are many."""
     from solver.evaluate.evaluation import lengths_document
     from solver.lengths.candidates import candidates
-    from solver.options import SolveOptions
 
     problem = _problem(instance)
     if problem.lengths is None:
@@ -833,8 +823,8 @@ def templates(
     instance: "Problem",
     *,
     faults: int = 1,
-    distribution: "Distribution" = "step-time",
-    sizes: 'Literal["fewest", "all"] | Sequence[int]' = "all",
+    distribution: Distribution = "step-time",
+    sizes: Literal["fewest", "all"] | Sequence[int] = "all",
     split: Literal["aligned", "any"] = "aligned",
     micro_batch: int | None = None,
     micro_batches: int | None = None,
@@ -843,7 +833,6 @@ def templates(
     study: str | Path | None = None,
 ) -> Templates:
     """The best pipeline of every size, so that `faults` failures leave training on all sizes."""
-    from formulations.node_sharing import NodeSplit
     from solver.fleets.designs import generator_for, sizes_of, templates_document
     from solver.fleets.fleet import start_fleet
     from solver.study.store import study_at
@@ -883,14 +872,13 @@ def templates(
 def recover(
     fleet: Fleet | str | Path,
     *,
-    lost: "Sequence[str]" = (),
-    joined: "Sequence[str]" = (),
+    lost: Sequence[str] = (),
+    joined: Sequence[str] = (),
     horizon_s: float = 3600.0,
     restart_s: float = 0.0,
     time_limit_s: float | None = None,
 ) -> Fleet:
     """The fleet that trains most within the horizon after nodes are lost or join, by name."""
-    from formulations.units import NANOSECONDS_PER_SECOND
     from solver.cli.files import checked
     from solver.fleet_document import FleetDocument
     from solver.fleets.fleet import next_fleet

@@ -7,18 +7,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, get_args
 
 import typer
+from rich.console import RenderableType
 
 from formulations.errors import PlanError, PlannerError
 from formulations.node_sharing import NodeSplit
+from formulations.units import seconds
 from solver.cli.files import check_writable, checked, write_text
 from solver.cli.search_options import time_ns
 from solver.cli.terminal import print_either, print_report, progress_display, say, steps_display
 from solver.fleets.distribution import Distribution
 from solver.options import SolveOptions
+from solver.report.layout import Labelled, table_of
+from solver.report.quantities import counted, percent, time_text
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
-
     from formulations.fleet import Template
     from solver.fleet_document import FleetDocument
     from solver.fleets.designs import TemplatesDocument
@@ -192,9 +194,8 @@ def replay_command(
     print_either(as_json, lambda: replay_json(runs), lambda: replay_text(runs, policies.summary))
 
 
-def fleet_report(document: "FleetDocument") -> "list[RenderableType]":
+def fleet_report(document: "FleetDocument") -> list[RenderableType]:
     """A fleet, and why nodes are idle."""
-    from formulations.units import seconds
     from solver.fleets.fleet import step_of_all_nodes_ns
     from solver.report.fleet import fleet_text
 
@@ -226,11 +227,9 @@ def recomputed_text(template: "Template") -> str:
     return ", ".join(f"{way} {number}" for way, number in blocks.items() if number) or "none"
 
 
-def templates_text(document: "TemplatesDocument") -> "list[RenderableType]":
+def templates_text(document: "TemplatesDocument") -> list[RenderableType]:
     """The report: n0, the sizes and their proof, one row per template."""
     from solver.report.fleet import choices_text
-    from solver.report.layout import Labelled
-    from solver.report.quantities import counted
 
     n0, sizes, fewest = document.least_nodes, document.sizes, document.fewest_sizes
     holding = f"n0 = {n0}: the fewest nodes that hold the model, whichever they are"
@@ -272,9 +271,7 @@ def templates_text(document: "TemplatesDocument") -> "list[RenderableType]":
     return [*parts, *(choices_text(document, document.choices) if document.choices else [])]
 
 
-def _table(document: "TemplatesDocument") -> "RenderableType":
-    from solver.report.layout import table_of
-    from solver.report.quantities import percent, time_text
+def _table(document: "TemplatesDocument") -> RenderableType:
 
     longest_s = max((entry.step_time_s or 0.0 for entry in document.templates), default=0.0)
 

@@ -3,6 +3,7 @@
 import json
 import os
 import sys
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeVar
 
@@ -12,10 +13,9 @@ from formulations.errors import InstanceError, PlannerError
 from solver.cli.files import check_writable, write_text
 from solver.cli.search_options import OPTIONS
 from solver.cli.terminal import print_either, say
+from solver.report.quantities import time_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
     from formulations.instance import Workload
     from formulations.instance.machines import GpuType
     from formulations.instance.transformer import Architecture
@@ -107,7 +107,7 @@ def _machines(
     )
 
 
-def _asked(option: str, question: str, read: "Callable[[str], Answer]") -> "Answer":
+def _asked(option: str, question: str, read: Callable[[str], Answer]) -> Answer:
     """What the user answers, asked again until it can be read; PlannerError if nobody can."""
     if sys.stdin is None or not sys.stdin.isatty():
         raise PlannerError(f"{option} is missing: {question}")
@@ -171,7 +171,6 @@ def profile_command(
     from formulations.instance.load import check_profile
     from formulations.instance.machines import gpu_catalogue
     from solver.measure import layer_profile as measuring
-    from solver.report.quantities import time_text
     from solver.setup.first_instance import catalogue_name
 
     described = _model(model, "--model")

@@ -11,13 +11,16 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import typer
+from rich.console import Console, RenderableType
+from rich.progress import BarColumn, TextColumn
+from rich.progress import Progress as Bar
+from rich.table import Column
 
 from formulations.errors import PlannerError
+from solver.report.layout import draw
 from solver.report.quantities import percent, time_text
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
-
     from solver.clusters.search import FamilyProgress
     from solver.search.progress import Progress
 
@@ -45,7 +48,7 @@ def say(text: str, *, err: bool = False, end: str = "\n") -> None:
 
 
 def print_either(
-    as_json: bool, data: Callable[[], object], text: "Callable[[], Sequence[RenderableType]]"
+    as_json: bool, data: Callable[[], object], text: Callable[[], Sequence[RenderableType]]
 ) -> None:
     """Prints one JSON object, or else a report."""
     if as_json:
@@ -54,10 +57,8 @@ def print_either(
         print_report(text())
 
 
-def print_report(parts: "Sequence[RenderableType]") -> None:
+def print_report(parts: Sequence[RenderableType]) -> None:
     """Prints to stdout, 100 columns wide and without colours if that is no terminal."""
-    from solver.report.layout import draw
-
     terminal = sys.stdout is not None and sys.stdout.isatty()
     encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
     drawn = io.BytesIO()
@@ -109,17 +110,13 @@ def steps_display(what: str) -> Iterator[Callable[..., None]]:
             over.set()
             thread.join()
         return
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn
-    from rich.table import Column
-
     columns = (
         TextColumn(what + "{task.fields[steps].counts}"),
         BarColumn(bar_width=20),
         # drawn anew ten times a second; takes the lines it needs
         TextColumn("{task.fields[steps]}", table_column=Column(ratio=1)),
     )
-    with Progress(*columns, console=Console(stderr=True), transient=True, expand=True) as bar:
+    with Bar(*columns, console=Console(stderr=True), transient=True, expand=True) as bar:
         task = bar.add_task("", total=None, steps=steps)
 
         def show(done: int, total: int, *more: Any) -> None:
