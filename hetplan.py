@@ -707,11 +707,10 @@ def explain(
 ) -> Explanation:
     """What limits a plan, and what changes of machines or strategies would save, each solved."""
     from solver.explain.what_ifs import answers
-    from solver.plan_figures import plan_of
 
     document = _checked(plan)
     options = SolveOptions(time_limit_s=time_limit_s, gap=gap, workers=workers)
-    changes = answers(document.instance, plan_of(document), options, lambda done, total: None)
+    changes = answers(document, options, lambda done, total: None)
     return Explanation(Solution(document), tuple(changes))
 
 

@@ -168,12 +168,11 @@ def explain_command(plan: Path, options: SolveOptions, as_json: bool = False) ->
     strategy off.
     """
     from solver.explain.what_ifs import answers
-    from solver.plan_figures import plan_of
     from solver.report.explained import answers_json, explanation
 
     document = checked_plan(plan)
     with steps_display("changes solved") as tell:
-        changes = list(answers(document.instance, plan_of(document), options, tell))
+        changes = list(answers(document, options, tell))
     print_either(as_json, lambda: answers_json(changes), lambda: explanation(document, changes))
 
 

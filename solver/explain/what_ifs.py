@@ -3,6 +3,7 @@
 Each changed instance is solved again, with its proof: what does the change bring?
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -15,13 +16,15 @@ from formulations.instance import Instance
 from formulations.instance.cluster import NodeGroup
 from formulations.instance.machines import Link
 from formulations.instance.targets import TARGETS
-from formulations.plan import Configuration, Plan, Replica
+from formulations.plan import Configuration, Plan
 from formulations.space import PlanSpace
 from formulations.space.configurations import recompute_ways
 from formulations.space.launch import able, obstacles, recomputed_blocks, widened
+from solver.document import PlanDocument
 from solver.files import table_beside
 from solver.interrupt import Deadline
 from solver.options import SolveOptions
+from solver.plan_figures import plan_of
 from solver.result import Answer, Status, longest_step_ns, objective_weight
 from solver.search.driver import solve
 from solver.simulate import step_time_ns
@@ -135,13 +138,14 @@ def _strategies(instance: Instance) -> Iterator[WhatIf]:
 
 
 def answers(
-    instance: Instance, plan: Plan, options: SolveOptions, tell: Callable[[int, int], None]
+    document: PlanDocument, options: SolveOptions, tell: Callable[[int, int], None]
 ) -> Iterator[Answer]:
-    """Every change of an instance, solved within an equal share of the time that is left.
+    """Every change of a plan's instance, solved within an equal share of the time that is left.
 
     A search starts from the plan that is explained, where that stays possible. After Ctrl-C there
     are no more.
     """
+    instance, plan = document.instance, plan_of(document)
     objective = step_time_ns(plan_costs(instance, plan)) * objective_weight(instance, plan.config)
     rent = rent_usd_per_hour(instance, plan.config.nodes_used)
     changes, deadline = list(what_ifs(instance)), Deadline(options.time_limit_s)
@@ -149,7 +153,7 @@ def answers(
         tell(i, len(changes))
         left_s = deadline.left_s
         share_s = None if left_s is None else left_s / (len(changes) - i)
-        start = kept(plan, instance, change.instance)
+        start = kept(document, change.instance)
         best, bound, status, ended = start, None, None, None
         with suppress(PlannerError):  # too large a plan space, or one that has no costs
             result = solve(change.instance, replace(options, time_limit_s=share_s), start=start)
@@ -183,35 +187,30 @@ def answers(
             return
 
 
-def kept(plan: Plan, instance: Instance, changed: Instance) -> tuple[Plan, int] | None:
-    """A plan of an instance in a changed one, and its step time there in ns; None: it is not.
+def kept(document: PlanDocument, changed: Instance) -> tuple[Plan, int] | None:
+    """The plan of a document in a changed instance, and its step time there in ns; None: it is not.
 
     On the same nodes, with the same groups and layers; replicas share another batch as they shared
     the first.
     """
-    config = _config_of(plan, instance, changed)
-    if config is None:
+    number = {name: n for n, name in enumerate(changed.cluster.node_names)}
+    if document.config is None or not number.keys() >= {*document.node_order}:
         return None
     # The nodes of the same names, and as large a part of the batch per replica
-    number = {name: n for n, name in enumerate(changed.cluster.node_names)}
-    names = instance.cluster.node_names
-    before, after = (each.workload.global_batch for each in (instance, changed))
-    replicas = (
-        Replica(
-            micro_batches=replica.micro_batches * after // before,
-            stages=tuple(
-                stage.but(group={"node": number[names[stage.group.node]]})
-                for stage in replica.stages
-            ),
-        )
-        for replica in plan.replicas
+    before, after = (each.workload.global_batch for each in (document.instance, changed))
+    replicas = tuple(
+        replica.replica(number).but(micro_batches=replica.micro_batches * after // before)
+        for replica in document.replicas
     )
-    order = tuple(number[names[node]] for node in plan.node_order)
-    moved = Plan(config=config, node_order=order, replicas=tuple(replicas))
+    order = tuple(number[name] for name in document.node_order)
+    moved = Plan(config=document.config, node_order=order, replicas=replicas)
+    config = _config_of(moved, document.instance, changed)
+    if config is None:
+        return None
+    moved = moved.but(config=config)
     even = changed.search.micro_batches == "even"
-    shares = {replica.micro_batches for replica in moved.replicas}
-    sequences = config.micro_batch * sum(replica.micro_batches for replica in moved.replicas)
-    if sequences != changed.workload.global_batch or (even and len(shares) > 1):
+    shares = [replica.micro_batches for replica in replicas]
+    if config.micro_batch * sum(shares) != after or (even and len({*shares}) > 1):
         return None
     if obstacles(changed, moved, changed.search.target):
         return None
@@ -221,26 +220,23 @@ def kept(plan: Plan, instance: Instance, changed: Instance) -> tuple[Plan, int] 
     return (moved, time_ns) if fits and time_ns <= (longest_ns or time_ns) else None
 
 
-def _config_of(plan: Plan, instance: Instance, changed: Instance) -> Configuration | None:
-    """The configuration of a plan as the changed plan space names it; None where that has none."""
-    planned = plan.config
-    pairs = zip(instance.cluster.groups, planned.nodes_used, strict=True)
-    counts = {group.name: count for group, count in pairs if count}
-    # Of the groups used; none where every stage has its own
-    degrees = dict(zip(counts, planned.degrees_used, strict=not planned.per_stage))
-    names = [group.name for group in changed.cluster.groups]
-    if not counts.keys() <= {*names}:
-        return None
-    ways = {stage.recomputed.way for replica in plan.replicas for stage in replica.stages}
-    if any(blocks < of_stage for way, blocks, of_stage in recomputed_blocks(instance, plan)):
+def _config_of(moved: Plan, instance: Instance, changed: Instance) -> Configuration | None:
+    """The configuration of a plan as the changed plan space names it; None where that has none.
+
+    moved: the plan on the nodes of the changed instance, with its configuration in the first one.
+    """
+    planned, groups = moved.config, changed.cluster.groups
+    names = [group.name for group in instance.cluster.groups]
+    # None where every stage has its own
+    degrees = dict(zip(names, planned.degrees, strict=not planned.per_stage))
+    nodes_used = Counter(changed.cluster.node_groups[node] for node in moved.node_order)
+    ways = {stage.recomputed.way for replica in moved.replicas for stage in replica.stages}
+    if any(blocks < of_stage for way, blocks, of_stage in recomputed_blocks(changed, moved)):
         ways |= {"none"}  # some of a stage's blocks are not recomputed
     for recompute in recompute_ways(changed, planned.zero):
         update = {
-            # of groups that are not used those of the first that is
-            "degrees": tuple(
-                degrees.get(name, planned.degrees_used[0]) for name in names if degrees
-            ),
-            "nodes_used": tuple(counts.get(name, 0) for name in names),
+            "degrees": tuple(degrees[group.name] for group in groups if degrees),
+            "nodes_used": tuple(nodes_used[j] for j in range(len(groups))),
             "recompute": recompute,
         }
         config = planned.model_copy(update=update)

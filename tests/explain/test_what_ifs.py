@@ -6,7 +6,6 @@ import pytest
 
 from formulations.instance import Instance
 from formulations.instance.load import load_instance, parse_instance
-from formulations.plan import Plan
 from formulations.space.launch import able
 from solver.evaluate.evaluation import checked
 from solver.evaluate.run_plan import judged
@@ -17,6 +16,7 @@ from solver.report.explained import answer_text, gain_text
 from solver.result import Answer, Result
 from solver.search.driver import solve
 from tests.conftest import present, text_of
+from tests.hand_made import document_of
 from tests.recorded import Cases, digest, recorded
 from tests.seeds import each_of
 from tests.small_instances import spot_instance, widened
@@ -35,7 +35,7 @@ def few_choices() -> Instance:
 def explained() -> tuple[float, list[Answer]]:
     """Objective of the best plan, and all answers, proved."""
     best = solve(few_choices())
-    return present(best.objective), told(few_choices(), best.plan, SolveOptions())
+    return present(best.objective), told(best, SolveOptions())
 
 
 def rent_of(result: Result) -> float:
@@ -45,9 +45,9 @@ def rent_of(result: Result) -> float:
     return sum(n * g.price_usd_per_hour for n, g in zip(nodes_used, groups, strict=True))
 
 
-def told(instance: Instance, plan: Plan | None, options: SolveOptions) -> list[Answer]:
+def told(result: Result, options: SolveOptions) -> list[Answer]:
     """All answers about a plan."""
-    return list(answers(instance, present(plan), options, lambda done, total: None))
+    return list(answers(document_of(result), options, lambda done, total: None))
 
 
 def test_every_change_is_solved_as_an_instance_of_its_own(
@@ -92,14 +92,14 @@ def test_bug_changes_that_keep_the_plan_had_no_plan_without_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """They have it, in its time with the change; of the others nothing is claimed."""
-    instance, plan = few_choices(), present(solve(few_choices()).plan)
+    best = solve(few_choices())
     monkeypatch.setattr("solver.search.open_list.AT_ONCE", 1)
     monkeypatch.setattr("solver.interrupt.Deadline.over", lambda self: True)
-    told_answers = told(instance, plan, SolveOptions(time_limit_s=1.0))
+    told_answers = told(best, SolveOptions(time_limit_s=1.0))
     assert {gain_text(answer) for answer in told_answers} >= {"0 % at least", "-"}
     assert {answer_text(answer) for answer in told_answers} == {"not reached"}
-    for answer, what_if in zip(told_answers, what_ifs(instance), strict=True):
-        start = kept(plan, instance, what_if.instance)
+    for answer, what_if in zip(told_answers, what_ifs(few_choices()), strict=True):
+        start = kept(document_of(best), what_if.instance)
         if start is None:
             assert (answer.saves_at_least, answer.step_time_s) == (None, None)
             assert gain_text(answer) == "-"
@@ -113,10 +113,9 @@ def test_bug_changes_that_keep_the_plan_had_no_plan_without_time(
 def test_what_a_change_keeps_of_a_plan_is_a_plan_of_it(seed: int) -> None:
     """`verify` accepts it in the changed instance; more machines and memory keep every plan."""
     instance = widened(seed)
-    plan = solve(instance, SolveOptions(method="minmax")).plan
-    for what_if in [] if plan is None else what_ifs(instance):
-        assert plan is not None
-        start = kept(plan, instance, what_if.instance)
+    document = document_of(solve(instance, SolveOptions(method="minmax")))
+    for what_if in [] if document.config is None else what_ifs(instance):
+        start = kept(document, what_if.instance)
         if start is None:
             assert not what_if.change.startswith("twice")
             continue
