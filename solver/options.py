@@ -14,6 +14,9 @@ ExportTarget = Literal[
     "megatron", "megatron-bridge", "flagscale", "torchtitan", "deepspeed", "accelerate"
 ]
 
+#: Recovery policies that `replay` plays.
+PolicyName = Literal["ours", "restart", "redundancy"]
+
 #: What runs the workers of a search: processes of this machine, or a Ray cluster.
 Engine = Literal["processes", "ray"]
 

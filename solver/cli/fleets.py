@@ -16,7 +16,7 @@ from solver.cli.files import check_writable, checked, write_text
 from solver.cli.search_options import time_ns
 from solver.cli.terminal import print_either, print_report, progress_display, say, steps_display
 from solver.fleets.distribution import Distribution
-from solver.options import SolveOptions
+from solver.options import PolicyName, SolveOptions
 from solver.report.layout import Labelled, table_of
 from solver.report.quantities import counted, percent, time_text
 
@@ -30,8 +30,6 @@ if TYPE_CHECKING:
 NONE_IN_TIME = 4
 #: Numbers of nodes, or runs of them, that are listed.
 MOST_WAYS = 24
-#: As in `solver.replay.policies`, which is slow to import.
-PolicyName = Literal["ours", "restart", "redundancy"]
 #: What a failure makes of the step in flight; see `solver.replay.policy`.
 InFlightRule = Literal["lost", "background"]
 

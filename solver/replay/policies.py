@@ -8,7 +8,6 @@ are ready. Their costs are those that Oobleck's authors measured of Varuna and B
 
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from typing import Literal
 
 from formulations.errors import NoPlanError, PlannerError
 from formulations.fleet import Pipeline
@@ -21,7 +20,7 @@ from solver.fleets.node_assignment import Situation
 from solver.fleets.recovery import Horizon, recover
 from solver.fleets.step_times import kinds_of
 from solver.interrupt import Deadline, NoTimeError
-from solver.options import SolveOptions
+from solver.options import PolicyName, SolveOptions
 from solver.replay.policy import Checkpoints, Configuration, InFlight, Policy, Recovery
 from solver.replay.trace import Trace
 from solver.result import Result, Status, Termination
@@ -29,7 +28,6 @@ from solver.search.driver import solve
 from solver.search.progress import Report
 from solver.templates.generate import TemplateOptions
 
-PolicyName = Literal["ours", "restart", "redundancy"]
 CHECKPOINT_EVERY_STEPS = 10
 SLOWDOWN_PERCENT = 150
 FATAL_PAUSE_S = 30.0
