@@ -24,9 +24,9 @@ from formulations.instance import Instance
 from formulations.instance.documents import csv_rows
 from formulations.instance.load import load_instance
 from formulations.units import parse_quantity
-from solver.options import SolveOptions
+from solver.options import PolicyName, SolveOptions
 from solver.replay.player import Replay, replay
-from solver.replay.policies import InstancePolicies, PolicyName, PolicyOptions, fleet_policy
+from solver.replay.policies import InstancePolicies, PolicyOptions, fleet_policy
 from solver.replay.policy import Policy
 from solver.replay.trace import Event, Trace, length_ns, regular_trace
 from solver.report.fleet import replay_picture

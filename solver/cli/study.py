@@ -46,7 +46,7 @@ def show_study(path: Path, as_json: bool) -> None:
         num_closed, open_nodes = templates
         fields["templates"] = {"closed": num_closed, "open": open_nodes}
         line = f"{instance.name}, {num_closed} mixes of nodes closed, {len(open_nodes)} open"
-        parts.append([Labelled([("templates", line), *_open(instance, open_nodes)])])
+        parts.append([Labelled([("templates", line)], _open(instance, open_nodes))])
     if layouts is not None:
         fields["lengths"] = {"layouts_closed": closed, "layouts_open": layouts - closed}
         line = f"{closed} layouts closed, {layouts - closed} open"
@@ -66,7 +66,7 @@ def show_study(path: Path, as_json: bool) -> None:
             f"{', '.join(asked)}: clusters {family.closed} closed, {len(family.open)} open, "
             f"{family.front} on the front, gap {gap_text(family.gap)}"
         )
-        parts.append([Labelled([(label, line), *_open(instance, family.open)])])
+        parts.append([Labelled([(label, line)], _open(instance, family.open))])
     nothing: list[RenderableType] = [f"{instance.name}: nothing yet"]
     print_either(as_json, lambda: fields, lambda: spaced(*parts) or nothing)
 
@@ -102,8 +102,9 @@ def _search_text(instance: Instance, search: SearchOverview) -> list[RenderableT
 
 
 def _open(instance: Instance, open_nodes: Sequence[Sequence[int]]) -> Lines:
-    named = ", ".join(_nodes(instance, counts) for counts in open_nodes[:MOST_LISTED])
-    return [("open", named + ", ..." * (len(open_nodes) > MOST_LISTED))] if open_nodes else []
+    if open_nodes:
+        named = ", ".join(_nodes(instance, counts) for counts in open_nodes[:MOST_LISTED])
+        yield "open", named + ", ..." * (len(open_nodes) > MOST_LISTED)
 
 
 def _nodes(instance: Instance, counts: Sequence[int]) -> str:

@@ -25,29 +25,25 @@ from solver.uncertainty import unmeasured
 
 def assumptions(instance: Instance, config: Configuration, degrees: Sequence[Degrees]) -> Lines:
     """One line each, Labelled; `degrees`: of its stages."""
+    for text in _assumed(instance, config, degrees):
+        yield "assumed", text
     overlap, several, reduces = instance.search.overlap, config.dp > 1, config.splits.gradients
+    yield from hidden(
+        overlap,
+        tensor=overlap.tensor_parallel * any(group.tp > 1 for group in degrees),
+        sync=(several and not reduces) * overlap.hidden_sync(config.pp, config.vpp),
+        sharding=overlap.sharding * (several and config.in_lockstep),
+        experts=overlap.expert_parallel * (config.ep > 1),
+    )
     # What would cost nothing; strategies of a profile are as it was measured
-    unused: Lines = []
     analytic = instance.profile is None and instance.fused is None
     flash = instance.workload.flash_attention
     if analytic and not flash and has_flash(instance.cluster, instance.workload.precision):
         text = "workload.flash_attention is off, although every GPU here has it: less memory"
-        unused.append(("unused", text))
+        yield "unused", text
     spot = ", ".join(group.name for group in instance.cluster.groups if group.spot)
     if spot and instance.objective.minimize != "cost_per_useful_sequence":
-        text = f"spot prices of {spot}: the objective cost_per_useful_sequence uses them"
-        unused.append(("unused", text))
-    return [
-        *(("assumed", text) for text in _assumed(instance, config, degrees)),
-        *hidden(
-            overlap,
-            tensor=overlap.tensor_parallel * any(group.tp > 1 for group in degrees),
-            sync=(several and not reduces) * overlap.hidden_sync(config.pp, config.vpp),
-            sharding=overlap.sharding * (several and config.in_lockstep),
-            experts=overlap.expert_parallel * (config.ep > 1),
-        ),
-        *unused,
-    ]
+        yield "unused", f"spot prices of {spot}: the objective cost_per_useful_sequence uses them"
 
 
 def preemption_text(preemption: Preemption) -> str:
@@ -127,31 +123,29 @@ def hidden(
         (sync, "gradient sync behind backward"),
         (sharding, "what every micro-batch exchanges behind compute, as far as that lasts"),
     )
-    text = ", ".join(f"{percent(share)} of {what}" for share, what in shares if share)
-    return [(overlap.kind, f"hidden {text} ({overlap.source})")] if text else []
+    if text := ", ".join(f"{percent(share)} of {what}" for share, what in shares if share):
+        yield overlap.kind, f"hidden {text} ({overlap.source})"
 
 
 def flash_warning(instance: Instance, config: Configuration) -> Lines:
     """That GPUs of a plan may have flash attention, where nobody says whether they do."""
     workload = instance.on(config.nodes_used).workload
     if workload.flash_attention or instance.profile or workload.precision not in FLASH_PRECISIONS:
-        return []
+        return
     pairs = zip(instance.cluster.groups, config.nodes_used, strict=True)
     lacking = [group for group, count in pairs if count and not group.gpu.has_flash]
     stated = any(group.gpu.compute_capability is not None for group in lacking)
-    if not lacking or stated or not any(run.layer.core_kernels for run in workload.layer_runs):
-        return []
-    names = ", ".join(group.name for group in lacking)
-    text = f"no flash attention; compute_capability of {names} is not stated: from 8.0 on plans"
-    return [("warning", f"{text} take less time and memory with it")]
+    if lacking and not stated and any(run.layer.core_kernels for run in workload.layer_runs):
+        names = ", ".join(group.name for group in lacking)
+        text = f"no flash attention; compute_capability of {names} is not stated: from 8.0 on plans"
+        yield "warning", f"{text} take less time and memory with it"
 
 
 def flash_lines(instance: Instance) -> Lines:
     """Which plans of a family have flash attention, where nodes decide on it."""
-    if instance.fused is None:
-        return []
-    names = _without_flash(instance)
-    return [("assumed", f"flash attention: where all GPUs of a plan have it, so not on {names}")]
+    if instance.fused is not None:
+        names = _without_flash(instance)
+        yield "assumed", f"flash attention: where all GPUs of a plan have it, so not on {names}"
 
 
 def _without_flash(instance: Instance) -> str:
@@ -167,8 +161,7 @@ def evidence_lines(document: PlanDocument) -> Lines:
     The memory's bandwidth goes without saying where it is of the peaks' kind.
     """
     layer_times = "layer times" if document.instance.profile is not None else "kernel efficiency"
-    lines: Lines = []
-    for evidence in document.evidence:
+    for i, evidence in enumerate(document.evidence):
         words = WORDS["evidence"] | {"layer_times": layer_times}
         if evidence.memory_bandwidth.kind == evidence.peak.kind:
             del words["memory_bandwidth"]
@@ -176,8 +169,7 @@ def evidence_lines(document: PlanDocument) -> Lines:
         for name, text in words.items():
             figures.setdefault(_kind_text(getattr(evidence, name)), []).append(text)
         parts = [f"{', '.join(alike)} {kind}" for kind, alike in figures.items()]
-        lines.append(("" if lines else "rests on", f"{evidence.gpu}: {'; '.join(parts)}"))
-    return lines
+        yield "" if i else "rests on", f"{evidence.gpu}: {'; '.join(parts)}"
 
 
 def _kind_text(evidence: Evidence) -> str:
@@ -194,12 +186,10 @@ def calibration_lines(document: PlanDocument) -> Lines:
     Of measured layers no error is known: nothing is said.
     """
     calibration, text = document.instance.calibration, error_text(document)
-    if text is None:
-        return []
-    if calibration is None:
-        return [("error", "".join(text))]
-    corrected = ("corrected", f"layer times by {calibration.source}")
-    return [corrected, ("error", "".join(text))]
+    if text is not None:
+        if calibration is not None:
+            yield "corrected", f"layer times by {calibration.source}"
+        yield "error", "".join(text)
 
 
 def error_text(document: PlanDocument) -> tuple[str, str] | None:
@@ -231,9 +221,9 @@ def renting_lines(document: PlanDocument) -> Lines:
     renting, preemption = document.renting, document.instance.preemption
     step_s, config = document.step_time_s, document.config
     if renting is None or preemption is None or step_s is None or config is None:
-        return []
+        return
     # Price of a node of every group, and how often it is taken back
-    lines: Lines = []
+    label = "rented"
     for group, count in zip(document.instance.cluster.groups, config.nodes_used, strict=True):
         terms, spot = f"on demand, {money(group.price_usd_per_hour)} per node-hour", group.spot
         if spot is not None and group.name in renting.on_spot:
@@ -241,25 +231,27 @@ def renting_lines(document: PlanDocument) -> Lines:
             price = f"{money(spot.price_usd_per_hour)} per node-hour"
             terms = f"on spot, {price}, {often} ({spot.kind}, {spot.source})"
         if count:
-            nodes = f"{counted(count, 'node')} of {group.name}"
-            lines.append(("" if lines else "rented", f"{nodes} {terms}"))
+            yield label, f"{counted(count, 'node')} of {group.name} {terms}"
+            label = ""
     kept, speed = renting.availability, significant(renting.useful_sequences_per_s)
     why = f", as {percent(kept)} of the time goes into steps that are kept" if kept < 1 else ""
     each = money(renting.cost_usd_per_useful_sequence)
-    lines.append(("useful", f"{speed} sequences/s{why}; {each} per sequence"))
+    yield "useful", f"{speed} sequences/s{why}; {each} per sequence"
     # When checkpoints are due, and what the figures take for granted
     every_s, rate = renting.checkpoint_every_s, renting.preemptions_per_hour
     if every_s is None:
-        return [*lines, ("assumed", "nodes on demand are never lost")]
+        yield "assumed", "nodes on demand are never lost"
+        return
     steps, slowdown = in_whole_steps(preemption, rate / SECONDS_PER_HOUR, step_s)
     more = slowdown * renting.availability - 1
     # Smaller shares of time are not worth a word
     longer = f"; whole steps take {percent(more)} more time" if more > 1e-4 else ""
     checkpoint, restart = time_text(preemption.checkpoint_s), time_text(preemption.restart_s)
     due = f"{checkpoint} after {time_text(every_s)} of training, {counted(steps, 'step')}{longer}"
-    assumed = (
+    yield "checkpoints", due
+    yield (
+        "assumed",
         f"preemptions: {rate:.4g} per hour, one node each at its own time; what came "
         f"after the last checkpoint is lost, and {restart} until another node is in its place; "
-        f"{preemption_text(preemption)}"
+        f"{preemption_text(preemption)}",
     )
-    return [*lines, ("checkpoints", due), ("assumed", assumed)]

@@ -68,7 +68,7 @@ def comparison_text(comparison: Comparison) -> list[RenderableType]:
         verdict = "nothing to contradict: no method proved a bound"
     if clashes:
         verdict = f"{counted(len(clashes), 'contradiction')}: one of the methods is wrong"
-    return [findings, "", Labelled([("verdict", verdict), *(("", clash) for clash in clashes)])]
+    return [findings, "", Labelled([("verdict", verdict)], (("", clash) for clash in clashes))]
 
 
 def comparison_json(comparison: Comparison) -> dict[str, object]:
@@ -167,7 +167,7 @@ def difference(
 
 def evaluation_text(document: PlanDocument, evaluation: Evaluation) -> list[RenderableType]:
     """Stages, memory, time, limits that are broken, distance from the best, single changes."""
-    lines = [*figures(document), *summary(document, step_of(document))]
+    lines = []
     for row in alike(document):
         limit = row.figures.memory_limit_bytes
         over = row.figures.memory_bytes - limit
@@ -178,11 +178,12 @@ def evaluation_text(document: PlanDocument, evaluation: Evaluation) -> list[Rend
             )
     broken = (text for text in evaluation.broken if text.startswith("instance.limits"))
     lines += [("over limit", text) for text in broken]
+    path = summary(document, step_of(document))
     parts = spaced(
         [Labelled(heading_lines(document))],
         [stage_table(document)],
         ["memory per GPU", memory_table(document)],
-        [Labelled([*lines, *_distance(document, evaluation)])],
+        [Labelled(figures(document), path, lines, _distance(document, evaluation))],
     )
     if evaluation.changes:
         note = "one decision of the best plan put into this one, alone"
@@ -197,26 +198,24 @@ def evaluation_text(document: PlanDocument, evaluation: Evaluation) -> list[Rend
 def _distance(document: PlanDocument, evaluation: Evaluation) -> Lines:
     best, above = evaluation.best, evaluation.above_best
     if best is None:
-        return []
+        return
     target = TARGETS[best.instance.search.target].name
     if best.step_time_ns is None or above is None:
-        return [("best plan", f"{best.status} for {target}: none to compare with")]
+        yield "best plan", f"{best.status} for {target}: none to compare with"
+        return
     slower = "slower" if document.minimize == "step_time" else "dearer"
     distance = f"{percent(above)} {slower} than it" if above > 0 else "no better plan was found"
     if evaluation.above_bound is not None:
         than = "than any plan" if above > 0 else "than any"
         distance += f"; at most {percent(evaluation.above_bound)} {slower} {than}"
-    lines = [
-        ("best plan", f"{time_text(best.step_time_ns / 1e9)}, {best.status} for {target}"),
-        ("distance", distance),
-    ]
+    yield "best plan", f"{time_text(best.step_time_ns / 1e9)}, {best.status} for {target}"
+    yield "distance", distance
     saving = next(iter(evaluation.changes), None)  # which saves most
     if saving is not None and (saving.saves_at_least or 0.0) > 0:
         saved = percent(saving.saves_at_least or 0.0)
-        lines.append(("most brings", f"{saving.change}, alone: {saved} saved"))
+        yield "most brings", f"{saving.change}, alone: {saved} saved"
     if evaluation.settings:
-        lines.append(("change first", "  ".join(evaluation.settings)))
-    return lines
+        yield "change first", "  ".join(evaluation.settings)
 
 
 def evaluation_json(document: PlanDocument, evaluation: Evaluation) -> dict[str, object]:

@@ -115,11 +115,10 @@ def summary(document: PlanDocument, step: Step) -> Lines:
         f"{percent(time_ns / step.step_time_ns)} {text}"
         for text, time_ns, _ in by_type(document, step)
     ]
-    lines = [("limited by", ", ".join(parts))]
+    yield "limited by", ", ".join(parts)
     gains = [gain for gain in improvements(document, step) if gain[1] >= _LEAST_GAIN]
     if gains:
         (name, saved), *others = gains
         texts = [f"for {name} saves {percent(saved)} of the step"]
         texts += [f"for {name} {percent(saved)}" for name, saved in others]
-        lines.append(("faster with", f"{SPEED_UP_PERCENT} % less time {', '.join(texts)}"))
-    return lines
+        yield "faster with", f"{SPEED_UP_PERCENT} % less time {', '.join(texts)}"

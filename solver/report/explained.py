@@ -32,12 +32,12 @@ def explanation(document: PlanDocument, answers: Sequence[Answer]) -> list[Rende
         "changes, each solved again from this plan where it stays possible;\n"
         f"saved: {what} per sequence against it; USD/h: rent beside its own"
     )
-    labels = [
-        *summary(document, step_of(document)),
-        ("memory", tightest(document)),
-        *second_best_lines(document),
-        *calibration_lines(document),
-    ]
+    labels = Labelled(
+        summary(document, step_of(document)),
+        [("memory", tightest(document))],
+        second_best_lines(document),
+        calibration_lines(document),
+    )
     by_gain = by_saving(answers)
     today = frozenset(able(document.instance, plan_of(document)) if document.config else ())
     launch = {answer.change: _launch_change(answer, today) for answer in by_gain}
@@ -52,7 +52,7 @@ def explanation(document: PlanDocument, answers: Sequence[Answer]) -> list[Rende
         ),
     }
     table = changes_table(by_gain, gain_text, columns, figures_of)
-    return [Labelled(labels), "", note, table, "", Labelled(_a_tenth(by_gain, what))]
+    return [labels, "", note, table, "", Labelled(_a_tenth(by_gain, what))]
 
 
 def _launch_change(answer: Answer, today: frozenset[Target]) -> str:

@@ -60,8 +60,8 @@ def fleet_text(
     parts: list[RenderableType] = [pipelines]
     if document.recovery and document.recovery.copies:
         parts += ["", _copy_table(document, document.recovery)]
-    lines = [*_recovery_lines(document), *_fleet_lines(document, all_nodes_step_s)]
-    return [*parts, "", Labelled(lines)]
+    figures = _fleet_lines(document, all_nodes_step_s)
+    return [*parts, "", Labelled(_recovery_lines(document), figures)]
 
 
 def choices_text(document: TemplatesDocument, choices: FleetChoices) -> list[RenderableType]:
@@ -174,7 +174,7 @@ def _copy_table(document: FleetDocument, recovery: RecoveryDocument) -> Grid:
 def _recovery_lines(document: FleetDocument) -> Lines:
     recovery = document.recovery
     if recovery is None:
-        return []
+        return
     copied = "nothing has to be copied"
     if recovery.copies:
         size = size_text(sum(copy.size_bytes for copy in recovery.copies))
@@ -189,17 +189,14 @@ def _recovery_lines(document: FleetDocument) -> Lines:
     if recovery.steps_bound > recovery.steps * (1 + 1e-12):
         gap = (recovery.steps_bound - recovery.steps) / recovery.steps_bound
         horizon += f" than {significant(recovery.steps_bound)}, gap {percent(gap)}"
-    lines = [
-        ("lost", _names(recovery.lost)),
-        ("joined", _names(recovery.joined)),
-        ("transfer", copied),
-        ("horizon", horizon),
-    ]
+    yield "lost", _names(recovery.lost)
+    yield "joined", _names(recovery.joined)
+    yield "transfer", copied
+    yield "horizon", horizon
     unsaved = {copy.layer for copy in recovery.copies if copy.source is None}
     if unsaved:
         names = layers_text(document.instance.workload, unsaved)
-        lines.append(("checkpoint", f"no node is left that holds layers {names}"))
-    return lines
+        yield "checkpoint", f"no node is left that holds layers {names}"
 
 
 def _fleet_lines(document: FleetDocument, all_nodes_step_s: float | None) -> Lines:
@@ -211,11 +208,9 @@ def _fleet_lines(document: FleetDocument, all_nodes_step_s: float | None) -> Lin
     else:
         survives += f": {counted(len(document.pipelines), 'pipeline')} with all layers each"
     time = f"{time_text(step_s)}, of which {exchange} exchange of gradients between pipelines"
-    lines = [
-        ("step time", time),
-        ("throughput", f"{significant(document.throughput_sequences_per_s)} sequences/s"),
-        ("survives", survives),
-    ]
+    yield "step time", time
+    yield "throughput", f"{significant(document.throughput_sequences_per_s)} sequences/s"
+    yield "survives", survives
     if document.idle:
         one_each = len(document.pipelines) == document.micro_batches
         why = ": every pipeline has one micro-batch, and there are no more" if one_each else ""
@@ -225,20 +220,17 @@ def _fleet_lines(document: FleetDocument, all_nodes_step_s: float | None) -> Lin
             reason = f"with all nodes in use a step takes {time_text(all_nodes_step_s)}, "
             less = f"{percent(-longer)} less, but within the horizon it trains no more"
             reason += f"{percent(longer)} longer" if longer >= 0 else less
-        lines.append(("idle", f"{_names(document.idle)}: {reason}"))
+        yield "idle", f"{_names(document.idle)}: {reason}"
     if document.away:
-        lines.append(("away", _names(document.away)))
+        yield "away", _names(document.away)
     # What the templates in use take to be hidden
     overlap = document.instance.search.overlap
     used = {document.designs[pipeline.design].template for pipeline in document.pipelines}
     tensor = any(stage.degrees.tp > 1 for template in used for stage in template.stages)
     single = any(template.num_stages == 1 for template in used)
-    return [
-        *lines,
-        *hidden(
-            overlap, tensor=overlap.tensor_parallel * tensor, sync=overlap.gradient_sync * single
-        ),
-    ]
+    yield from hidden(
+        overlap, tensor=overlap.tensor_parallel * tensor, sync=overlap.gradient_sync * single
+    )
 
 
 # Replays of failures side by side: tables, data, and throughput over time as a picture

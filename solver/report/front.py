@@ -76,17 +76,17 @@ def least_text(document: FrontDocument) -> str:
 
 def cost_lines(document: FrontDocument) -> Lines:
     """What costs are of, and what preemptions are taken to be."""
-    lines = [("cost", f"of {cost_name(document)}")]
+    yield "cost", f"of {cost_name(document)}"
     preemption = document.family.instance.preemption
     if preemption is None or not chooses_terms(document.family.instance):
-        return lines
+        return
     restart, checkpoint = time_text(preemption.restart_s), time_text(preemption.checkpoint_s)
-    assumed = (
+    yield "useful", "sequences of steps that are kept; `kept`: their share of the time"
+    yield (
+        "assumed",
         f"a preemption of any node of a cluster costs {restart} and what came after the last "
-        f"checkpoint, which takes {checkpoint}; {preemption_text(preemption)}"
+        f"checkpoint, which takes {checkpoint}; {preemption_text(preemption)}",
     )
-    useful = "sequences of steps that are kept; `kept`: their share of the time"
-    return [*lines, ("useful", useful), ("assumed", assumed)]
 
 
 def within_gap(document: FrontDocument) -> str:
@@ -152,24 +152,22 @@ def search_lines(document: FrontDocument) -> Lines:
         standings.append(f"{count['infeasible']:,} without a plan within the limits")
     if count["open"]:
         standings.append(f"{count['open']:,} open")
-    lines = [
-        ("workload", f"{workload.name}: {batch:,} sequences of {length:,} tokens per step"),
-        *lengths_lines(instance),
-        *flash_lines(instance),
-        ("clusters", "; ".join(standings)),
-    ]
+    yield "workload", f"{workload.name}: {batch:,} sequences of {length:,} tokens per step"
+    yield from lengths_lines(instance)
+    yield from flash_lines(instance)
+    yield "clusters", "; ".join(standings)
     # Clusters whose place is not shown
     open_ = [cluster for cluster in clusters if cluster.standing == "open"]
     if open_:
         names = [f"({cluster_name(document, cluster.nodes)})" for cluster in open_[:FEW]]
         more = f" and {len(open_) - FEW:,} more" if len(open_) > FEW else ""
-        lines.append(("open", f"{', '.join(names)}{more} may still have better plans"))
+        yield "open", f"{', '.join(names)}{more} may still have better plans"
     for point in document.points:
         if point.nodes != point.nodes_used:
             used = cluster_name(document, point.nodes_used)
-            lines.append(("idle", f"{cluster_name(document, point.nodes)}: the plan uses {used}"))
+            yield "idle", f"{cluster_name(document, point.nodes)}: the plan uses {used}"
     ended = WORDS["termination"][document.termination].format("cluster")
-    return [*lines, ("search", f"{time_text(document.runtime_s)}, {ended}")]
+    yield "search", f"{time_text(document.runtime_s)}, {ended}"
 
 
 def front_report(document: FrontDocument) -> list[RenderableType]:
@@ -179,7 +177,7 @@ def front_report(document: FrontDocument) -> list[RenderableType]:
     parts: list[RenderableType] = []
     if document.points:
         parts = [_size_table(document) if subsets else point_table(document), ""]
-    return [*parts, Labelled([*lines, *search_lines(document)])]
+    return [*parts, Labelled(lines, search_lines(document))]
 
 
 # Subsets of the nodes of one cluster: the best of every number, what is lost without some
@@ -189,7 +187,7 @@ def subset_lines(document: FrontDocument) -> Lines:
     """Sizes that bring nothing, then groups, then idle nodes; none of fronts of another aim."""
     best = _fastest(document.points)
     if document.aim != "subsets" or best is None:
-        return []
+        return
     # Numbers of nodes that are not in the table, and why
     sizes = [*_best_of_sizes(document)]
     sure = "" if document.num_open else ", proved"
@@ -197,19 +195,20 @@ def subset_lines(document: FrontDocument) -> Lines:
     few = [size for size in others if size < sizes[0]]
     many = [size for size in others if size > sizes[0]]
     reasons = [(few, "no plan"), (many, "no plan is faster than the best of fewer nodes")]
-    lines = [("nodes", f"{ranges(which)}: {what}{sure}") for which, what in reasons if which]
+    for which, what in reasons:
+        if which:
+            yield "nodes", f"{ranges(which)}: {what}{sure}"
     # What is lost without a group, and with one node of it less
     for j, group in enumerate(document.family.instance.cluster.groups):
         less = _fastest(point for point in document.points if point.nodes[j] < group.nodes)
         none = _fastest(point for point in document.points if not point.nodes[j])
-        lines.append((f"without {group.name}", _longer(document, best, none)))
+        yield f"without {group.name}", _longer(document, best, none)
         if group.nodes > 1:
-            lines.append(("one less", f"of {group.name}: {_longer(document, best, less)}"))
+            yield "one less", f"of {group.name}: {_longer(document, best, less)}"
     # Nodes that the fastest plan leaves idle
     for j, group in enumerate(document.family.instance.cluster.groups):
         if idle := group.nodes - best.nodes[j]:
-            lines.append(("idle", f"{idle} of {group.name}: {_no_more(document, best, j)}"))
-    return lines
+            yield "idle", f"{idle} of {group.name}: {_no_more(document, best, j)}"
 
 
 def _step_s(point: PointDocument) -> float:

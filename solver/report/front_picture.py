@@ -144,7 +144,7 @@ def front_page(document: FrontDocument) -> str:
         f"The line is the {lowest} at a throughput. Dominated clusters are faint; hollow ones "
         "stand where plans of theirs can be at best."
     )
-    lines = [*subset_lines(document), *cost_lines(document), *search_lines(document)]
+    lines = Labelled(subset_lines(document), cost_lines(document), search_lines(document))
     listed = {point.nodes for point in document.points}
 
     def time(time_ns: int | None) -> str:
@@ -166,7 +166,7 @@ def front_page(document: FrontDocument) -> str:
     parts = [
         section("Front", inline(front_picture(document), "clusters and their front"), note),
         section("Points", point_table(document)),
-        section("Proof", Labelled(lines)),
+        section("Proof", lines),
         section("Other clusters", others),
     ]
     return sections_page(f"{instance.name}: {instance.workload.name}", parts)

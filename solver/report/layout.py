@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
+from itertools import chain
 from textwrap import wrap
 from typing import IO, Literal, TypeVar
 
@@ -13,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 R = TypeVar("R")
-Lines = list[tuple[str, str]]
+Lines = Iterable[tuple[str, str]]  #: of a report, each with its label
 #: Headings of columns, each with the text of its cell in a row; False: a table lacks the column.
 Columns = Mapping[str, Callable[[R], str] | Literal[False]]
 _LABEL_WIDTH = 12
@@ -113,11 +114,11 @@ def table_of(rows: Iterable[R], texts: Columns[R], numbers: Columns[R]) -> Grid:
     return Grid([*text_cells], [*number_cells], [[cell(row) for cell in cells] for row in rows])
 
 
-@dataclass(frozen=True)
 class Labelled:
     """Lines with a label before each; between words, but for a number and its unit, they break."""
 
-    lines: Lines
+    def __init__(self, *groups: Lines) -> None:
+        self.lines = [*chain(*groups)]
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         label_width = max([_LABEL_WIDTH, *(len(label) for label, _ in self.lines)])

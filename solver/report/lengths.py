@@ -103,16 +103,15 @@ def lines(document: LengthsDocument) -> Lines:
             single_text += f", {alone_s / step_s if step_s else 1.0:.2f} times as long"
     proved = f"no step in {orders[document.order]} takes less than"
     atoms = f"{sequences:,} sequences of {counted(len(problem.atoms), 'length')}"
-    return [
-        ("workload", f"{document.workload}: {atoms}, {problem.rows}"),
-        ("step", time_text(step_s) + (f", of it {', '.join(shares)}" if shares else "")),
-        ("best single", single_text),
-        ("anchor", f"{anchor.name} holds the fp32 state: the step begins and ends there"),
-        ("bound", f"{proved} {time_text(document.lower_bound_s, step_s)}"),
-        ("gap", f"{percent(document.gap)} ({document.status})"),
-        *([("row times", rows)] if replicas else []),
-        ("search", f"{time_text(document.runtime_s)}, {document.termination.replace('_', ' ')}"),
-    ]
+    yield "workload", f"{document.workload}: {atoms}, {problem.rows}"
+    yield "step", time_text(step_s) + (f", of it {', '.join(shares)}" if shares else "")
+    yield "best single", single_text
+    yield "anchor", f"{anchor.name} holds the fp32 state: the step begins and ends there"
+    yield "bound", f"{proved} {time_text(document.lower_bound_s, step_s)}"
+    yield "gap", f"{percent(document.gap)} ({document.status})"
+    if replicas:
+        yield "row times", rows
+    yield "search", f"{time_text(document.runtime_s)}, {document.termination.replace('_', ' ')}"
 
 
 def strategies_text(instance: Instance, mixed: Mixed) -> list[RenderableType]:
@@ -267,13 +266,12 @@ def _slice_text(piece: Slice) -> str:
 
 def _lines(document: SwitchDocument) -> Lines:
     """What moves, how long it takes, what no plan beats, and what the published rule takes."""
-    lines = [
-        ("workload", f"{document.workload.name}: {WORDS['moves'][document.moves]}"),
-        ("from", _degrees(document.before)),
-        ("to", _degrees(document.after)),
-    ]
+    yield "workload", f"{document.workload.name}: {WORDS['moves'][document.moves]}"
+    yield "from", _degrees(document.before)
+    yield "to", _degrees(document.after)
     if not document.classes:
-        return [*lines, ("volume", "nothing moves: every GPU holds what it needs")]
+        yield "volume", "nothing moves: every GPU holds what it needs"
+        return
     inside = sum(device.received_inside_bytes for device in document.devices)
     between = sum(device.received_between_bytes for device in document.devices)
     slices = [piece.layers for moved in document.classes for piece in moved.slices]
@@ -293,15 +291,12 @@ def _lines(document: SwitchDocument) -> Lines:
         more = f" and {len(names) - 3} more" if len(names) > 3 else ""
         limits.append(f"{what} ({', '.join(names[:3])}{more})")
     bound = f"no plan takes less than {time_text(document.lower_bound_s, time_s)}"
-    return [
-        *lines,
-        ("volume", f"{size_text(inside)} inside nodes, {size_text(between)} between nodes"),
-        ("slices", f"{num_slices:,} in {classes}, {counted(len(document.sendings), 'sending')}"),
-        ("time", time_text(time_s)),
-        ("bound", f"{bound}, gap {percent(document.gap)}; set by {', '.join(limits)}"),
-        ("rule", f"{time_text(rule_s, time_s)} by the published rule, {rule_s / time_s:.2f} times"),
-        ("search", time_text(document.runtime_s)),
-    ]
+    yield "volume", f"{size_text(inside)} inside nodes, {size_text(between)} between nodes"
+    yield "slices", f"{num_slices:,} in {classes}, {counted(len(document.sendings), 'sending')}"
+    yield "time", time_text(time_s)
+    yield "bound", f"{bound}, gap {percent(document.gap)}; set by {', '.join(limits)}"
+    yield "rule", f"{time_text(rule_s, time_s)} by the published rule, {rule_s / time_s:.2f} times"
+    yield "search", time_text(document.runtime_s)
 
 
 def _degrees(plan: Plan) -> str:

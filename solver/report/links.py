@@ -47,11 +47,10 @@ def overfull(document: PlanDocument, loads: Loads) -> Lines:
     """The fullest link, if it is busy for longer than the step, as the model lets it be."""
     name, of_kind = next(iter(link_rows(document, loads)), ("", {}))
     busy_s, step_s = sum(load.busy_s for load in of_kind.values()), document.step_time_s or 0.0
-    if busy_s <= step_s:
-        return []
-    busy = f"{time_text(busy_s, step_s)}, {percent(busy_s / step_s)} of the step"
-    waits = "messages that pass side by side in the model would have to wait"
-    return [("overfull", f"{name} would be busy for {busy}: {waits}")]
+    if busy_s > step_s:
+        busy = f"{time_text(busy_s, step_s)}, {percent(busy_s / step_s)} of the step"
+        waits = "messages that pass side by side in the model would have to wait"
+        yield "overfull", f"{name} would be busy for {busy}: {waits}"
 
 
 def link_table(rows: Sequence[LinkRow], step_s: float) -> Grid:
@@ -92,7 +91,7 @@ def zone_lines(document: PlanDocument, loads: Loads) -> Lines:
     """One line per pair of zones that anything crosses between; empty without zones."""
     cluster, config = document.instance.cluster, document.config
     if not cluster.has_zones or config is None:
-        return []
+        return
     # Stages of which something crosses between two zones, by the zones' numbers and what it is
     crossings: dict[tuple[int, int], dict[str, set[int]]] = defaultdict(lambda: defaultdict(set))
     for kind, stage, to_stage, link, _ in loads:
@@ -101,8 +100,9 @@ def zone_lines(document: PlanDocument, loads: Loads) -> Lines:
         if link.to is not None and what:
             pair = min(link.place, link.to), max(link.place, link.to)
             crossings[pair][what].add(stage)
-    lines = []
-    for pair, crossing in sorted(crossings.items()):
+    if not crossings:
+        yield "zones", "nothing crosses"
+    for i, (pair, crossing) in enumerate(sorted(crossings.items())):
         names = [cluster.zones[zone] for zone in pair]
         joint = cluster.link_between(*names)
         what = ", ".join(
@@ -112,5 +112,4 @@ def zone_lines(document: PlanDocument, loads: Loads) -> Lines:
         speed = f"{significant(joint.bandwidth_bytes_per_s * 8 / 1e9)} Gbit/s"
         source = f"by {joint.source}" if joint.source == NOT_STATED else f"({joint.source})"
         figures = f"{speed}, {time_text(joint.latency_s)}, {joint.kind} {source}"
-        lines.append(f"{names[0]} to {names[1]}: {what}; {figures}")
-    return [("" if i else "zones", line) for i, line in enumerate(lines or ["nothing crosses"])]
+        yield "" if i else "zones", f"{names[0]} to {names[1]}: {what}; {figures}"

@@ -53,10 +53,9 @@ def cluster_text(instance: Instance) -> str:
 
 def lengths_lines(instance: Instance) -> Lines:
     """That a plan leaves the lengths of sequences out of account, where an instance says them."""
-    if instance.lengths is None:
-        return []
-    taken = f"all sequences as {instance.workload.sequence_length:,} tokens"
-    return [("lengths", f"not looked at: {taken}; the command lengths does")]
+    if instance.lengths is not None:
+        taken = f"all sequences as {instance.workload.sequence_length:,} tokens"
+        yield "lengths", f"not looked at: {taken}; the command lengths does"
 
 
 def config_text(document: PlanDocument, config: Configuration) -> str:
@@ -93,17 +92,15 @@ def heading_lines(document: PlanDocument) -> Lines:
     instance, config, workload = document.instance, document.config, document.instance.workload
     size = f"{significant(workload.parameters / 1e6)} million parameters"
     sequences = f"{counted(workload.global_batch, 'sequence')} of {workload.sequence_length:,}"
-    lines = [
-        ("workload", f"{workload.name}: {size}, {sequences} tokens per step"),
-        *lengths_lines(instance),
-        ("layers", chain_text(workload)),
-        ("cluster", cluster_text(instance)),
-    ]
+    yield "workload", f"{workload.name}: {size}, {sequences} tokens per step"
+    yield from lengths_lines(instance)
+    yield "layers", chain_text(workload)
+    yield "cluster", cluster_text(instance)
     if config is not None:
-        lines += [("plan", config_text(document, config)), ("", batches_text(document, config))]
-        degrees = naming.by_group(document.instance, config)
-        lines += [("degrees", degrees)] if degrees else []
-    return lines
+        yield "plan", config_text(document, config)
+        yield "", batches_text(document, config)
+        if degrees := naming.by_group(document.instance, config):
+            yield "degrees", degrees
 
 
 def outcome(document: PlanDocument, others: Sequence[OtherTarget] = ()) -> Lines:
@@ -121,11 +118,9 @@ def outcome(document: PlanDocument, others: Sequence[OtherTarget] = ()) -> Lines
     search = document.instance.search
     alike = ", recomputation alike in all stages" * (search.recompute_per == "plan")
     space = f"{WORDS['degrees'][search.degrees]}, {search.micro_batches} micro-batches{alike}"
-    lines = [
-        ("plan space", f"{TARGETS[search.target].name}, {space}"),
-        ("status", ", ".join(proof)),
-        *second_best_lines(document),
-    ]
+    yield "plan space", f"{TARGETS[search.target].name}, {space}"
+    yield "status", ", ".join(proof)
+    yield from second_best_lines(document)
     # What other launch targets may bring; those that nobody had time for together
     better = "faster" if document.minimize == "step_time" else "cheaper"
     late = dict.fromkeys(TARGETS[rival.target].name for rival in others if rival.gain is None)
@@ -136,11 +131,10 @@ def outcome(document: PlanDocument, others: Sequence[OtherTarget] = ()) -> Lines
         gain = f"{seen} {better}" + (f", at most {up_to}" if up_to != seen else "")
         if not rival.found_gain:
             gain = f"not yet ruled out that a plan is up to {up_to} {better}"
-        name = TARGETS[rival.target].name
-        lines.append(("elsewhere", f"{name}: {gain}, with search: {rival.search}"))
+        yield "elsewhere", f"{TARGETS[rival.target].name}: {gain}, with search: {rival.search}"
     if late:
         text = f"not yet looked at for want of time: {', '.join(late)}; `explain` does"
-        lines.append(("elsewhere", text))
+        yield "elsewhere", text
     # What closed the configurations
     if document.closed_configs:
         reasons = Counter(record.reason for record in document.closed_configs)
@@ -148,19 +142,19 @@ def outcome(document: PlanDocument, others: Sequence[OtherTarget] = ()) -> Lines
             f"{reasons[name]:,} {text}" for name, text in WORDS["closed"].items() if reasons[name]
         ]
         total = counted(len(document.closed_configs), "configuration")
-        lines.append(("considered", ", ".join([total, *counts])))
+        yield "considered", ", ".join([total, *counts])
     if closed_by := document.configs.closed_by.items():
-        lines.append(("closed by", ", ".join(f"{name} {count:,}" for name, count in closed_by)))
+        yield "closed by", ", ".join(f"{name} {count:,}" for name, count in closed_by)
     runtime = significant(document.runtime_s, 3)
     ended = WORDS["termination"][document.termination].format("configuration")
-    return [*lines, ("search", f"{document.method}, {runtime} s, {ended}")]
+    yield "search", f"{document.method}, {runtime} s, {ended}"
 
 
 def figures(document: PlanDocument) -> Lines:
     """Step time, throughput, money and tightest memory; empty without a plan."""
     config = document.config
     if config is None:
-        return []
+        return
     workload, rate = document.instance.workload, document.throughput_sequences_per_s or 0.0
     step, rounding = map(time_text, (document.step_time_s or 0.0, document.rounding_error_s or 0.0))
     per_gpu = significant((document.model_flop_per_s_per_gpu or 0.0) / 1e12)
@@ -168,43 +162,39 @@ def figures(document: PlanDocument) -> Lines:
     tokens = significant(rate * workload.sequence_length)
     if error := assumptions.error_text(document):
         step += f"; {'error ' * (document.instance.calibration is not None)}{error[0]}"
-    lines = [
-        ("step time", step),
-        ("throughput", f"{significant(rate)} sequences/s, {tokens} tokens/s"),
-        ("model FLOPs", f"{per_gpu} TFLOP/s per GPU, {mfu}"),
-    ]
+    yield "step time", step
+    yield "throughput", f"{significant(rate)} sequences/s, {tokens} tokens/s"
+    yield "model FLOPs", f"{per_gpu} TFLOP/s per GPU, {mfu}"
     if per_hour := document.price_usd_per_hour:
         steps, training = document.instance.objective.steps, document.training_cost_usd
         of_all = f", {money(training or 0.0)} for {steps:,} steps" if steps else ""
         per_step = money(document.cost_usd_per_step or 0.0)
-        lines.append(("money", f"{per_step} per step, {money(per_hour)} per hour{of_all}"))
+        yield "money", f"{per_step} per step, {money(per_hour)} per hour{of_all}"
     launchers = [TARGETS[target].name for target in able(document.instance, plan_of(document))]
     names = ", ".join(launchers) or "at most DeepSpeed or Accelerate"
     busy = percent(busy_share(document))
     sources = ", ".join(WORDS["layer_times"][source] for source in document.time_sources)
-    idle, loads = node_ranges(document.idle_nodes), links.loads_of(document)
-    return [
-        *lines,
-        *assumptions.renting_lines(document),
-        ("memory", stages.tightest(document)),
-        *links.overfull(document, loads),
-        ("layout", f"{names} can run it"),
-        ("rounding", f"at most {rounding} of the step time"),
-        ("GPUs", f"compute {busy} of the time, traffic in layers included; layer times: {sources}"),
-        *([("idle", idle)] if idle else []),
-        *links.zone_lines(document, loads),
-        *assumptions.evidence_lines(document),
-        *assumptions.calibration_lines(document),
-        *assumptions.assumptions(document.instance, config, naming.degrees_of(document)),
-        *assumptions.flash_warning(document.instance, config),
-    ]
+    loads = links.loads_of(document)
+    yield from assumptions.renting_lines(document)
+    yield "memory", stages.tightest(document)
+    yield from links.overfull(document, loads)
+    yield "layout", f"{names} can run it"
+    yield "rounding", f"at most {rounding} of the step time"
+    yield "GPUs", f"compute {busy} of the time, traffic in layers included; layer times: {sources}"
+    if document.idle_nodes:
+        yield "idle", node_ranges(document.idle_nodes)
+    yield from links.zone_lines(document, loads)
+    yield from assumptions.evidence_lines(document)
+    yield from assumptions.calibration_lines(document)
+    yield from assumptions.assumptions(document.instance, config, naming.degrees_of(document))
+    yield from assumptions.flash_warning(document.instance, config)
 
 
 def second_best_lines(document: PlanDocument) -> Lines:
     """Whether another configuration lies within the error bar of the plan; none without a bar."""
     second, error = document.second_best, document.expected_error
     if second is None or error is None:
-        return []
+        return
     slower = "slower" if document.minimize == "step_time" else "dearer"
     bar = f"within the error bar of {100 * error.bar:.2g} %"
     if second.config and second.behind is not None and second.behind <= error.bar:
@@ -218,7 +208,7 @@ def second_best_lines(document: PlanDocument) -> Lines:
         )
     else:
         told = f"none was seen {bar}, but none is ruled out there: `shortlist` looks at them"
-    return [("second best", told)]
+    yield "second best", told
 
 
 def _table_note(document: PlanDocument) -> str:
@@ -229,12 +219,11 @@ def _table_note(document: PlanDocument) -> str:
 
 def _asked(lines: Lines, details: bool) -> Lines:
     """All lines, or those that everybody asks for."""
-    chosen, above = Lines(), ""
+    above = ""
     for label, text in lines:
         above = label or above  # without a label a line goes on with the one above
         if details or above in _SHORT:
-            chosen.append((label, text))
-    return chosen
+            yield label, text
 
 
 def solution_text(
@@ -245,7 +234,7 @@ def solution_text(
     details: bool = False,
 ) -> list[RenderableType]:
     """What `solve` prints for people, in order; without a plan what is in the way."""
-    lines, table = figures(document), list[RenderableType]()
+    lines, table = [*figures(document)], list[RenderableType]()
     if document.config is not None:
         if details:
             lines += summary(document, step_of(document))
@@ -267,7 +256,7 @@ def solution_text(
 def plan_text(document: PlanDocument, *, details: bool = False) -> list[RenderableType]:
     """What `show` prints, in order."""
     traffic = "traffic and update; transfers per micro-batch, the rest per step"
-    lines, more = figures(document) + outcome(document), [("more", "--details")] * (not details)
+    lines = *figures(document), *outcome(document), *[("more", "--details")] * (not details)
     return spaced(
         [Labelled(heading_lines(document))],
         [_table_note(document), stages.stage_table(document)],
@@ -275,5 +264,5 @@ def plan_text(document: PlanDocument, *, details: bool = False) -> list[Renderab
         [traffic, stages.traffic_table(document)],
         [stages.placement_table(document)],
         [text_timeline(document, step_of(document))],
-        [Labelled(_asked([*lines, *more], details))],
+        [Labelled(_asked(lines, details))],
     )

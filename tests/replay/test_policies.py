@@ -13,12 +13,11 @@ from solver.fleets.designs import designs_of, fleet_templates, generator_for, te
 from solver.fleets.fleet import start_fleet
 from solver.fleets.recovery import Horizon
 from solver.interrupt import Deadline
-from solver.options import SolveOptions
+from solver.options import PolicyName, SolveOptions
 from solver.replay.policies import (
     FleetPlanner,
     InstancePolicies,
     Planner,
-    PolicyName,
     PolicyOptions,
     recovery_of_size,
 )

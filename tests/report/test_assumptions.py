@@ -26,19 +26,18 @@ def test_strategies_name_what_they_assume() -> None:
     """
     shares = {"tensor_parallel": 0.25, "gradient_sync": 0.9, "sharding": 0.61}
     hiding = instance().but(search={"overlap": Overlap(kind="measured", source="test", **shares)})
-    figures: dict[str, object] = {"front": flash_lines(mixed(0))}
+    figures: dict[str, object] = {"front": [*flash_lines(mixed(0))]}
     for tp, zero, *kept in ((1, 0), (2, 0), (4, 0), (1, 2), (1, 3), (1, 3, "kept")):
         config = plain_config((1,), tp=tp, dp=4 // tp, zero=zero, sync_each_batch=not kept)
         for name, planned in (("plain", instance()), ("hiding", hiding)):
-            figures[" ".join(map(str, (name, tp, zero, *kept)))] = assumptions(
-                planned, config, config.degrees
-            )
+            told = assumptions(planned, config, config.degrees)
+            figures[" ".join(map(str, (name, tp, zero, *kept)))] = [*told]
     config = plain_config((1,), tp=1, dp=4)
     for workload in (", optimizer_state: 8bit", ", flash_attention: false"):
-        figures[workload] = assumptions(instance(workload), config, config.degrees)
+        figures[workload] = [*assumptions(instance(workload), config, config.degrees)]
     for used in ((1, 0), (1, 1)):
         config = plain_config(used, tp=1, dp=1)
-        figures[f"mixed {used}"] = assumptions(mixed(0), config, config.degrees)
+        figures[f"mixed {used}"] = [*assumptions(mixed(0), config, config.degrees)]
     as_recorded("assumptions", figures)
 
 
@@ -51,7 +50,7 @@ def test_spot_prices_that_the_objective_leaves_out_are_named(name: str) -> None:
     """So that nobody takes a plan of least step time for one that looked at them."""
     document = plan(name)
     config, degrees = present(document.config), degrees_of(document)
-    assert "spot prices of" not in str(assumptions(document.instance, config, degrees))
+    assert "spot prices of" not in str([*assumptions(document.instance, config, degrees)])
     by_cost = document.instance.but(objective={"minimize": "cost_per_step"})
-    told = str(assumptions(by_cost, config, degrees))
+    told = str([*assumptions(by_cost, config, degrees)])
     assert ("spot prices of fast, slow: " in told) == (name == "on_spot")

@@ -37,7 +37,7 @@ def test_a_link_is_as_full_as_all_that_crosses_it() -> None:
     (row,) = link_table(link_rows(document, loads), 10.0).rows
     assert row[1:] == ("gradient sync 1.000 GiB, parameter gather 1.000 GiB", "3.00 s", "30.0 %")
     assert [line[3] for line in flow_table(document, loads).rows] == ["1.000 GiB per node"] * 2
-    assert not overfull(document.but(step_time_s=3.0), loads)
+    assert not [*overfull(document.but(step_time_s=3.0), loads)]
     (line,) = overfull(document.but(step_time_s=2.5), loads)
     assert "would be busy for 3.000 s, 120.0 % of the step" in line[1]
 
@@ -60,4 +60,4 @@ def test_links_are_named_with_what_crosses() -> Cases:
         cuts = tuple(round(4 * s / config.num_stages) for s in range(config.num_stages + 1))
         plan = Decisions(tuple(range(len(zones))), cuts, (4 // dp,) * dp).plan(tables)
         document = document_of(result_of(tables.instance, plan))
-        yield zones, zone_lines(document, loads_of(document))
+        yield zones, [*zone_lines(document, loads_of(document))]

@@ -40,4 +40,4 @@ def test_second_best_is_within_the_error_bar_or_not(
     [(label, told)] = second_best_lines(document.but(expected_error=error, second_best=second))
     assert label == "second best"
     assert text in told
-    assert not second_best_lines(document.but(expected_error=None, second_best=second))
+    assert not [*second_best_lines(document.but(expected_error=None, second_best=second))]
