@@ -9,7 +9,7 @@ Times are in seconds, sizes in bytes, money in USD. Whatever goes wrong with an 
 a `PlannerError`, whose text is one line that says where, what was found and what is allowed.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from html import escape
@@ -186,7 +186,7 @@ def _problem(instance: "Problem") -> "Resolved":
     return instance
 
 
-def _drawn(parts: Sequence[Any]) -> str:
+def _drawn(parts: Iterable[Any]) -> str:
     """What a command prints, 100 columns wide."""
     from solver.report.layout import draw
 

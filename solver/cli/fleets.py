@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, get_args
 
 import typer
-from rich.console import RenderableType
 
 from formulations.errors import PlanError, PlannerError
 from formulations.node_sharing import NodeSplit
@@ -17,7 +16,7 @@ from solver.cli.search_options import time_ns
 from solver.cli.terminal import print_either, print_report, progress_display, say, steps_display
 from solver.fleets.distribution import Distribution
 from solver.options import PolicyName, SolveOptions
-from solver.report.layout import Labelled, table_of
+from solver.report.layout import Grid, Labelled, Lines, Parts, table_of
 from solver.report.quantities import counted, percent, time_text
 
 if TYPE_CHECKING:
@@ -192,7 +191,7 @@ def replay_command(
     print_either(as_json, lambda: replay_json(runs), lambda: replay_text(runs, policies.summary))
 
 
-def fleet_report(document: "FleetDocument") -> list[RenderableType]:
+def fleet_report(document: "FleetDocument") -> Parts:
     """A fleet, and why nodes are idle."""
     from solver.fleets.fleet import step_of_all_nodes_ns
     from solver.report.fleet import fleet_text
@@ -225,10 +224,24 @@ def recomputed_text(template: "Template") -> str:
     return ", ".join(f"{way} {number}" for way, number in blocks.items() if number) or "none"
 
 
-def templates_text(document: "TemplatesDocument") -> list[RenderableType]:
+def templates_text(document: "TemplatesDocument") -> Parts:
     """The report: n0, the sizes and their proof, one row per template."""
     from solver.report.fleet import choices_text
 
+    yield Labelled(_sizes(document))
+    yield ""
+    yield from document.coverage
+    # How many pipelines of which sizes: one sentence, without the middle where they are many
+    if ways := document.pipelines:
+        listed = ways if len(ways) <= MOST_WAYS else (*ways[:8], "...", *ways[-2:])
+        yield f"{'; '.join(listed)}."
+    yield ""
+    yield _table(document)
+    if document.choices:
+        yield from choices_text(document, document.choices)
+
+
+def _sizes(document: "TemplatesDocument") -> Lines:
     n0, sizes, fewest = document.least_nodes, document.sizes, document.fewest_sizes
     holding = f"n0 = {n0}: the fewest nodes that hold the model, whichever they are"
     if fewer := {entry.nodes for entry in document.templates if entry.nodes < n0}:
@@ -238,19 +251,15 @@ def templates_text(document: "TemplatesDocument") -> list[RenderableType]:
         covered += ", and to merge after failures"
     if larger := {entry.nodes for entry in document.templates if entry.nodes > sizes[-1]}:
         covered += f"; {_range_text(sorted(larger))}: for fleets of fewer pipelines"
-    faults = document.faults
-    lines = [
-        ("instance", f"{document.instance}, {document.available} nodes"),
-        ("faults", f"{faults}: at least {faults + 1} pipelines"),
-        ("least", holding),
-        ("sizes", covered),
-    ]
+    yield "instance", f"{document.instance}, {document.available} nodes"
+    yield "faults", f"{document.faults}: at least {document.faults + 1} pipelines"
+    yield "least", holding
+    yield "sizes", covered
     # The fewest sizes, where any cover
     if fewest:
         proved = "" if document.fewest_proved else " (not proved to be fewest)"
         verb = "covers" if len(fewest) == 1 else "cover"
-        text = f"{', '.join(map(str, fewest))} {verb} the same numbers of nodes{proved}"
-        lines.append(("fewest", text))
+        yield "fewest", f"{', '.join(map(str, fewest))} {verb} the same numbers of nodes{proved}"
     # What one failure takes apart, with the sizes and with the fewest
     if document.rebuilt_nodes is not None and document.rebuilt is not None:
         low, high = document.rebuilt_nodes
@@ -258,19 +267,12 @@ def templates_text(document: "TemplatesDocument") -> list[RenderableType]:
         text = f"of {low} to {high} nodes a failure takes at most {pipelines} apart"
         if fewest != sizes:
             text += f"; with the fewest sizes at most {document.rebuilt_by_fewest}"
-        lines.append(("merging", text))
-    lines.append(("micro-batch", counted(document.micro_batch, "sequence")))
-    lines.append(("split", document.split.value))
-    # How many pipelines of which sizes: one sentence, without the middle where they are many
-    ways = document.pipelines
-    listed = ways if len(ways) <= MOST_WAYS else (*ways[:8], "...", *ways[-2:])
-    pipelines_text = [f"{'; '.join(listed)}."] if ways else []
-    parts = [Labelled(lines), "", *document.coverage, *pipelines_text, "", _table(document)]
-    return [*parts, *(choices_text(document, document.choices) if document.choices else [])]
+        yield "merging", text
+    yield "micro-batch", counted(document.micro_batch, "sequence")
+    yield "split", document.split.value
 
 
-def _table(document: "TemplatesDocument") -> RenderableType:
-
+def _table(document: "TemplatesDocument") -> Grid:
     longest_s = max((entry.step_time_s or 0.0 for entry in document.templates), default=0.0)
 
     def nodes(entry: "TemplateEntry") -> str:

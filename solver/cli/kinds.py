@@ -6,8 +6,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from rich.console import RenderableType
-
 from formulations.errors import PlannerError
 from solver.cli.files import write_text
 from solver.cli.fleets import fleet_report
@@ -20,6 +18,7 @@ from solver.lengths_document import LengthsDocument, SwitchDocument
 from solver.report.front import front_report
 from solver.report.front_picture import front_page, front_picture
 from solver.report.html.page import html_page
+from solver.report.layout import Parts
 from solver.report.lengths import lengths_page, step_text, switch_page, switch_text
 from solver.report.step import chrome_trace
 from solver.report.text import plan_text
@@ -38,7 +37,7 @@ class Kind:
     text: what is printed of it. claims: whether it has a bound that only `verify` proves.
     """
 
-    text: Callable[[Any], list[RenderableType]]
+    text: Callable[[Any], Parts]
     parts: Mapping[Part, Callable[..., Any]] = field(default_factory=dict)
     claims: Callable[[Any], bool] = lambda _: False
 

@@ -13,7 +13,7 @@ from solver.cli.terminal import gap_text, print_either
 from solver.clusters.member import family_overviews
 from solver.files import fields_of
 from solver.lengths.candidates import LENGTHS
-from solver.report.layout import Labelled, Lines, spaced, table_of
+from solver.report.layout import Labelled, Lines, Parts, spaced, table_of
 from solver.report.naming import degrees_line
 from solver.report.quantities import counted, money, time_text
 from solver.search.driver import SearchOverview, search_overview
@@ -41,7 +41,7 @@ def show_study(path: Path, as_json: bool) -> None:
             **fields_of(search, "objective", "bound", "gap", "spent_s"),
             "open": [record.model_dump(mode="json") for record in search.open],
         }
-        parts.append(_search_text(instance, search))
+        parts.append([*_search_text(instance, search)])
     if templates is not None:
         num_closed, open_nodes = templates
         fields["templates"] = {"closed": num_closed, "open": open_nodes}
@@ -71,7 +71,7 @@ def show_study(path: Path, as_json: bool) -> None:
     print_either(as_json, lambda: fields, lambda: spaced(*parts) or nothing)
 
 
-def _search_text(instance: Instance, search: SearchOverview) -> list[RenderableType]:
+def _search_text(instance: Instance, search: SearchOverview) -> Parts:
     best = "none yet" if search.step_time_ns is None else time_text(search.step_time_ns / 1e9)
     closed = f"{search.closed} configurations closed, {len(search.open)} open"
     spent = f"{time_text(search.spent_s)} of processors on the configurations that took a search"
@@ -80,9 +80,10 @@ def _search_text(instance: Instance, search: SearchOverview) -> list[RenderableT
         ("best plan", f"{best}, gap {gap_text(search.gap)}"),
         ("spent", spent),
     ]
-    parts: list[RenderableType] = [Labelled(lines)]
+    yield Labelled(lines)
     if listed := search.open[:MOST_LISTED]:
-        open_configs = table_of(
+        yield ""
+        yield table_of(
             listed,
             {
                 "open configurations": lambda row: degrees_line(
@@ -95,10 +96,8 @@ def _search_text(instance: Instance, search: SearchOverview) -> list[RenderableT
             },
             {"bound": lambda row: time_text((row.bound_ns or 0) / 1e9)},
         )
-        parts += ["", open_configs]
     if more := len(search.open) - len(listed):
-        parts.append(f"and {counted(more, 'open config')} more")
-    return parts
+        yield f"and {counted(more, 'open config')} more"
 
 
 def _open(instance: Instance, open_nodes: Sequence[Sequence[int]]) -> Lines:

@@ -6,18 +6,18 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import typer
-from rich.console import Console, RenderableType
+from rich.console import Console
 from rich.progress import BarColumn, TextColumn
 from rich.progress import Progress as Bar
 from rich.table import Column
 
 from formulations.errors import PlannerError
-from solver.report.layout import draw
+from solver.report.layout import Parts, draw
 from solver.report.quantities import percent, time_text
 
 if TYPE_CHECKING:
@@ -47,9 +47,7 @@ def say(text: str, *, err: bool = False, end: str = "\n") -> None:
             raise PlannerError(f"cannot print to stdout: {error.strerror}") from error
 
 
-def print_either(
-    as_json: bool, data: Callable[[], object], text: Callable[[], Sequence[RenderableType]]
-) -> None:
+def print_either(as_json: bool, data: Callable[[], object], text: Callable[[], Parts]) -> None:
     """Prints one JSON object, or else a report."""
     if as_json:
         say(json.dumps(data(), indent=1))
@@ -57,7 +55,7 @@ def print_either(
         print_report(text())
 
 
-def print_report(parts: Sequence[RenderableType]) -> None:
+def print_report(parts: Parts) -> None:
     """Prints to stdout, 100 columns wide and without colours if that is no terminal."""
     terminal = sys.stdout is not None and sys.stdout.isatty()
     encoding = getattr(sys.stdout, "encoding", None) or "utf-8"

@@ -4,8 +4,6 @@ from collections.abc import Callable
 from operator import attrgetter
 from pathlib import Path
 
-from rich.console import RenderableType
-
 from formulations.instance.targets import TARGETS
 from formulations.units import seconds
 from solver.document import PlanDocument
@@ -13,7 +11,7 @@ from solver.files import fields_of
 from solver.plan_figures import step_of
 from solver.report.critical import summary
 from solver.report.explained import answers_json, changes_table
-from solver.report.layout import Grid, Labelled, Lines, spaced, table_of
+from solver.report.layout import Grid, Labelled, Lines, Parts, spaced, table_of
 from solver.report.naming import DEGREES, degrees_line, one_line
 from solver.report.quantities import counted, money, percent, significant, size_text, time_text
 from solver.report.stages import alike, all_stages, memory_table, placed, stage_table
@@ -26,7 +24,7 @@ _HOUR_NS = 3600e9
 # Methods
 
 
-def comparison_text(comparison: Comparison) -> list[RenderableType]:
+def comparison_text(comparison: Comparison) -> Parts:
     """The findings, one line per method, and whether they agree."""
     by_time = comparison.instance.objective.minimize == "step_time"
     longest_s = max(comparison.objective or 0.0, comparison.bound or 0.0) / 1e9
@@ -165,7 +163,7 @@ def difference(
 # What runs today, and the best plan
 
 
-def evaluation_text(document: PlanDocument, evaluation: Evaluation) -> list[RenderableType]:
+def evaluation_text(document: PlanDocument, evaluation: Evaluation) -> Parts:
     """Stages, memory, time, limits that are broken, distance from the best, single changes."""
     lines = []
     for row in alike(document):
@@ -179,20 +177,18 @@ def evaluation_text(document: PlanDocument, evaluation: Evaluation) -> list[Rend
     broken = (text for text in evaluation.broken if text.startswith("instance.limits"))
     lines += [("over limit", text) for text in broken]
     path = summary(document, step_of(document))
-    parts = spaced(
+    yield from spaced(
         [Labelled(heading_lines(document))],
         [stage_table(document)],
         ["memory per GPU", memory_table(document)],
         [Labelled(figures(document), path, lines, _distance(document, evaluation))],
     )
     if evaluation.changes:
-        note = "one decision of the best plan put into this one, alone"
-        changes = changes_table(
+        yield from ("", "one decision of the best plan put into this one, alone")
+        yield changes_table(
             evaluation.changes,
             lambda a: "does not fit" if a.saves_at_least is None else percent(a.saves_at_least),
         )
-        parts += ["", note, changes]
-    return parts
 
 
 def _distance(document: PlanDocument, evaluation: Evaluation) -> Lines:
@@ -248,7 +244,7 @@ def evaluation_json(document: PlanDocument, evaluation: Evaluation) -> dict[str,
 # Plans to measure
 
 
-def shortlist_text(best: Result, plans: Shortlist) -> list[RenderableType]:
+def shortlist_text(best: Result, plans: Shortlist) -> Parts:
     """What to measure, a line per plan, and what it was chosen from."""
     if not plans.listed:
         return [f"no plan ({best.status})"]

@@ -5,7 +5,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
-from rich.console import RenderableType
 
 from formulations.transition import Links
 from solver.files import fields_of
@@ -16,7 +15,7 @@ from solver.replay.player import CAUSES, Cause, Replay
 from solver.replay.policy import Policy
 from solver.report.assumptions import hidden
 from solver.report.chart import COLOURS, picture
-from solver.report.layout import Grid, Labelled, Lines, table_of
+from solver.report.layout import Grid, Labelled, Lines, Parts, table_of
 from solver.report.naming import layers_text
 from solver.report.quantities import (
     Scale,
@@ -34,9 +33,7 @@ from solver.report.quantities import (
 FEW_NODES = 6
 
 
-def fleet_text(
-    document: FleetDocument, all_nodes_step_s: float | None = None
-) -> list[RenderableType]:
+def fleet_text(document: FleetDocument, all_nodes_step_s: float | None = None) -> Parts:
     """Pipelines, what was copied, figures.
 
     all_nodes_step_s: shortest step without idle nodes, where there are some; None: there is none.
@@ -44,7 +41,7 @@ def fleet_text(
     longest_s = max(pipeline.step_time_s for pipeline in document.pipelines)
     templates = [design.template for design in document.designs]
     changes = pipeline_changes(document)
-    pipelines = table_of(
+    yield table_of(
         enumerate(document.pipelines),
         {
             "pipeline": lambda row: f"{row[0]}",
@@ -57,14 +54,14 @@ def fleet_text(
             "step": lambda row: time_text(row[1].step_time_s, longest_s),
         },
     )
-    parts: list[RenderableType] = [pipelines]
     if document.recovery and document.recovery.copies:
-        parts += ["", _copy_table(document, document.recovery)]
-    figures = _fleet_lines(document, all_nodes_step_s)
-    return [*parts, "", Labelled(_recovery_lines(document), figures)]
+        yield ""
+        yield _copy_table(document, document.recovery)
+    yield ""
+    yield Labelled(_recovery_lines(document), _fleet_lines(document, all_nodes_step_s))
 
 
-def choices_text(document: TemplatesDocument, choices: FleetChoices) -> list[RenderableType]:
+def choices_text(document: TemplatesDocument, choices: FleetChoices) -> Parts:
     """Fleets that the templates allow: by sets of sizes, the fastest ones, by distribution."""
     several = len(document.node_groups) > 1
 
@@ -243,9 +240,7 @@ _RUN_TIMES = ((86400e9, "d"), (3600e9, "h"), (60e9, "min"), (1e9, "s"), (1e6, "m
 long_time_text = Scale(_RUN_TIMES, digits=3).text  #: of ns
 
 
-def replay_text(
-    runs: Mapping[str, tuple[Policy, Replay]], plans: str | None
-) -> list[RenderableType]:
+def replay_text(runs: Mapping[str, tuple[Policy, Replay]], plans: str | None) -> Parts:
     """Samples, throughput and time by cause of every policy; `plans`: a word on the step times."""
     replays = [replay for _, replay in runs.values()]
 

@@ -5,13 +5,11 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from rich.console import RenderableType
-
 from formulations.costs.renting import Terms, chooses_terms
 from solver.document import PlanDocument
 from solver.front_document import FrontDocument, PointDocument, TermsDocument
 from solver.report.assumptions import flash_lines, preemption_text
-from solver.report.layout import Grid, Labelled, Lines, table_of
+from solver.report.layout import Grid, Labelled, Lines, Parts, table_of
 from solver.report.naming import DEGREES, WORDS, degrees_line, degrees_of
 from solver.report.quantities import money, percent, ranges, significant, time_text
 from solver.report.text import lengths_lines
@@ -170,14 +168,14 @@ def search_lines(document: FrontDocument) -> Lines:
     yield "search", f"{time_text(document.runtime_s)}, {ended}"
 
 
-def front_report(document: FrontDocument) -> list[RenderableType]:
+def front_report(document: FrontDocument) -> Parts:
     """The points, or the best of every size, then where all other clusters stand."""
     subsets = document.aim == "subsets"
-    lines = subset_lines(document) if subsets else cost_lines(document)
-    parts: list[RenderableType] = []
     if document.points:
-        parts = [_size_table(document) if subsets else point_table(document), ""]
-    return [*parts, Labelled(lines, search_lines(document))]
+        yield _size_table(document) if subsets else point_table(document)
+        yield ""
+    lines = subset_lines(document) if subsets else cost_lines(document)
+    yield Labelled(lines, search_lines(document))
 
 
 # Subsets of the nodes of one cluster: the best of every number, what is lost without some

@@ -14,6 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 R = TypeVar("R")
+Parts = Iterable[RenderableType]  #: of a report
 Lines = Iterable[tuple[str, str]]  #: of a report, each with its label
 #: Headings of columns, each with the text of its cell in a row; False: a table lacks the column.
 Columns = Mapping[str, Callable[[R], str] | Literal[False]]
@@ -31,7 +32,7 @@ def spaced(*groups: Sequence[RenderableType]) -> list[RenderableType]:
     return [part for group in groups for part in ("", *group)][1:]
 
 
-def draw(parts: Sequence[RenderableType], page: IO[str], *, terminal: bool = False) -> None:
+def draw(parts: Parts, page: IO[str], *, terminal: bool = False) -> None:
     """Writes the parts of a report, 100 columns wide and without colours if that is no terminal."""
     width = None if terminal else WIDTH
     console = Console(file=page, force_terminal=terminal, width=width, highlight=False, emoji=False)

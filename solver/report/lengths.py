@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from dataclasses import astuple
 from itertools import accumulate, pairwise
 
-from rich.console import RenderableType
-
 from formulations.instance import Cluster, Instance
 from formulations.lengths.problem import Mixed
 from formulations.lengths.row_times import lengths_of
@@ -18,7 +16,7 @@ from formulations.units import seconds
 from solver.lengths.dispatch import dispatch_group
 from solver.lengths_document import LengthsDocument, SwitchDocument
 from solver.report.html.page import section, sections_page
-from solver.report.layout import Grid, Labelled, Lines, table_of
+from solver.report.layout import Grid, Labelled, Lines, Parts, table_of
 from solver.report.naming import WORDS, degrees_of, shards_text, tensor_text
 from solver.report.quantities import (
     counted,
@@ -35,7 +33,7 @@ from solver.report.quantities import (
 RANGES = (1024, 4096, 8192, 16384, 32768)
 
 
-def step_text(document: LengthsDocument) -> list[RenderableType]:
+def step_text(document: LengthsDocument) -> Parts:
     """Groups in the order of the step, then figures."""
     return [_groups(document), "", Labelled(lines(document))]
 
@@ -114,7 +112,7 @@ def lines(document: LengthsDocument) -> Lines:
     yield "search", f"{time_text(document.runtime_s)}, {document.termination.replace('_', ' ')}"
 
 
-def strategies_text(instance: Instance, mixed: Mixed) -> list[RenderableType]:
+def strategies_text(instance: Instance, mixed: Mixed) -> Parts:
     """What a step holds, then a table of the strategies for it."""
     workload, lengths = instance.workload, lengths_of(instance)
     tokens = sum(atom.tokens * atom.count for atom in mixed.atoms)
@@ -160,13 +158,13 @@ def _strategies(mixed: Mixed) -> Grid:
     return Grid(["strategy"], numbers, rows)
 
 
-def dispatch_text(document: LengthsDocument) -> list[RenderableType]:
+def dispatch_text(document: LengthsDocument) -> Parts:
     """What groups of whole sequences take, beside the formula; nothing where one is not dealt."""
     problem = document.problem
     dealt = [dispatch_group(problem, group) for group in document.tour.groups]
     groups = [group for group in dealt if group is not None]
     if len(groups) < len(dealt):
-        return []
+        return
     visits_ns = sum(problem.strategies[group.strategy].visit_ns for group in document.groups)
     formula_s = seconds(sum(group.time_ns for group in document.groups) - visits_ns)
     time_s = seconds(sum(group.time_ns for group in groups))
@@ -176,10 +174,10 @@ def dispatch_text(document: LengthsDocument) -> list[RenderableType]:
         f"{time_text(time_s)} with every sequence whole on a replica, by formula"
         f" {time_text(formula_s, time_s)}; no dispatch saves more than {gap}"
     )
-    return [Labelled([("dispatch", text)])]
+    yield Labelled([("dispatch", text)])
 
 
-def static_text(document: LengthsDocument, name: str, alone_ns: int) -> list[RenderableType]:
+def static_text(document: LengthsDocument, name: str, alone_ns: int) -> Parts:
     """What the strategy that the user names takes, beside the step and the best single one."""
     alone_s, step_s, best = seconds(alone_ns), document.step_time_s, document.single
     text = f"{time_text(alone_s)} with {name}, {alone_s / step_s:.2f} times the step"
@@ -219,13 +217,14 @@ def _volumes(rows: Sequence[tuple[str, Sizes]]) -> Grid:
     return Grid(["node: GPUs, each"], COLUMNS, cells)
 
 
-def switch_text(document: SwitchDocument) -> list[RenderableType]:
+def switch_text(document: SwitchDocument) -> Parts:
     """Volumes by GPU, then figures."""
-    rows = device_rows(document)
-    table: list[RenderableType] = [_volumes(rows[:MOST_ROWS])] if rows else []
-    more = max(0, len(rows) - MOST_ROWS)
-    table += [f"and {counted(more, 'more row')}", ""] if more else [""] * bool(rows)
-    return [*table, Labelled(_lines(document))]
+    if rows := device_rows(document):
+        yield _volumes(rows[:MOST_ROWS])
+        if len(rows) > MOST_ROWS:
+            yield f"and {counted(len(rows) - MOST_ROWS, 'more row')}"
+        yield ""
+    yield Labelled(_lines(document))
 
 
 def switch_page(document: SwitchDocument) -> str:

@@ -5,8 +5,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import groupby
 
-from rich.console import RenderableType
-
 from formulations.instance import Instance, Workload
 from formulations.instance.targets import TARGETS
 from formulations.plan import Configuration, num_gpus
@@ -15,7 +13,7 @@ from solver.document import PlanDocument
 from solver.plan_figures import plan_of, step_of
 from solver.report import assumptions, links, naming, stages
 from solver.report.critical import busy_share, summary
-from solver.report.layout import Labelled, Lines, spaced
+from solver.report.layout import Labelled, Lines, Parts, spaced
 from solver.report.naming import WORDS
 from solver.report.quantities import counted, money, node_ranges, percent, significant, time_text
 from solver.report.step import text_timeline
@@ -232,9 +230,11 @@ def solution_text(
     others: Sequence[OtherTarget] = (),
     *,
     details: bool = False,
-) -> list[RenderableType]:
+) -> Parts:
     """What `solve` prints for people, in order; without a plan what is in the way."""
-    lines, table = [*figures(document)], list[RenderableType]()
+    yield Labelled(_asked(heading_lines(document), details))
+    yield ""
+    lines = [*figures(document)]
     if document.config is not None:
         if details:
             lines += summary(document, step_of(document))
@@ -243,17 +243,16 @@ def solution_text(
             between = ["...", *[""] * (len(grid.rows[0]) - 1)]
             half = _MOST_ROWS // 2
             grid = replace(grid, rows=[*grid.rows[:half], between, *grid.rows[-half:]])
-        table = [_table_note(document), grid, ""]
+        yield from (_table_note(document), grid, "")
     lines += outcome(document, others)
     if infeasibility is not None:
         lines += [("not met", infeasibility.constraint), ("would help", infeasibility.remedy)]
     if not details:
         lines.append(("more", "--details"))
-    heading = Labelled(_asked(heading_lines(document), details))
-    return [heading, "", *table, Labelled(_asked(lines, details))]
+    yield Labelled(_asked(lines, details))
 
 
-def plan_text(document: PlanDocument, *, details: bool = False) -> list[RenderableType]:
+def plan_text(document: PlanDocument, *, details: bool = False) -> Parts:
     """What `show` prints, in order."""
     traffic = "traffic and update; transfers per micro-batch, the rest per step"
     lines = *figures(document), *outcome(document), *[("more", "--details")] * (not details)
