@@ -1,7 +1,8 @@
 """A fleet in words and tables, what a recovery did, and replays of failures side by side."""
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import count
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -40,13 +41,12 @@ def fleet_text(document: FleetDocument, all_nodes_step_s: float | None = None) -
     """
     longest_s = max(pipeline.step_time_s for pipeline in document.pipelines)
     templates = [design.template for design in document.designs]
-    changes = pipeline_changes(document)
     yield table_of(
-        enumerate(document.pipelines),
+        zip(count(), document.pipelines, pipeline_changes(document), strict=False),
         {
             "pipeline": lambda row: f"{row[0]}",
             "nodes": lambda row: _names(row[1].nodes),
-            "from" if document.recovery else "": lambda row: changes[row[0]],
+            "from" if document.recovery else "": lambda row: row[2],
         },
         {
             "stages": lambda row: f"{templates[row[1].design].num_stages}",
@@ -115,24 +115,24 @@ def _names(nodes: Sequence[str]) -> str:
     return ", ".join(nodes) if len(nodes) <= FEW_NODES else node_ranges(nodes)
 
 
-def pipeline_changes(document: FleetDocument) -> list[str]:
+def pipeline_changes(document: FleetDocument) -> Iterator[str]:
     """How every pipeline came from those before: kept, re-instantiated, borrowed from, merged."""
     recovery = document.recovery
     if recovery is None:
-        return [""] * len(document.pipelines)
+        yield from [""] * len(document.pipelines)
+        return
     # The pipeline before, of every node that was in one
     homes = {name: p for p, former in enumerate(recovery.before) for name in former.nodes}
     before = [(former.design, former.nodes) for former in recovery.before]
-    changes = []
     for pipeline in document.pipelines:
         if (pipeline.design, pipeline.nodes) in before:
-            changes.append(f"{homes[pipeline.nodes[0]]}, kept")
+            yield f"{homes[pipeline.nodes[0]]}, kept"
             continue
         taken = Counter(homes[name] for name in pipeline.nodes if name in homes)
         joined = sum(name not in homes for name in pipeline.nodes)
         added = [f"{counted(joined, 'node')} that joined or was idle"] if joined else []
         if not taken:
-            changes.append(", ".join(["started", *added]))
+            yield ", ".join(["started", *added])
             continue
         main = max(taken, key=lambda p: (taken[p], -p))
         for p in sorted(taken.keys() - {main}):
@@ -140,8 +140,7 @@ def pipeline_changes(document: FleetDocument) -> list[str]:
             merged = taken[p] == len(remaining)
             borrowed = f"{counted(taken[p], 'node')} borrowed from {p}"
             added.append(f"merged with {p}" if merged else borrowed)
-        changes.append(", ".join([f"{main}, re-instantiated", *added]))
-    return changes
+        yield ", ".join([f"{main}, re-instantiated", *added])
 
 
 def _copy_table(document: FleetDocument, recovery: RecoveryDocument) -> Grid:

@@ -6,8 +6,9 @@ the page's script, and as a trace for Perfetto.
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 
 from solver.document import PlanDocument
 from solver.plan_figures import step_of
@@ -88,7 +89,7 @@ def _kind_names(document: PlanDocument, rows: Sequence[Row]) -> dict[str, str]:
 # Text: a line per stage, a letter per slice of time
 
 
-def text_timeline(document: PlanDocument, step: Step) -> str:
+def text_timeline(document: PlanDocument, step: Step) -> Iterator[str]:
     """Lines of text; identical replicas share their lines."""
     rows = rows_of(document, step)
     total_s = step.step_time_ns / 1e9
@@ -99,19 +100,14 @@ def text_timeline(document: PlanDocument, step: Step) -> str:
     legend.append(f"{IDLE} idle")
     if num_chunks(document) > 1:
         legend.append("small letters: later chunks")
-    lines = [
-        f"one step of {end}; each letter stands for {time_text(total_s / width)}",
-        ", ".join(legend),
-    ]
-    replicas: tuple[int, ...] | None = None
-    for row in rows:
-        if row.replicas != replicas:
-            replicas = row.replicas
-            lines += ["", replicas_text(replicas)]
-        name = f"stage {row.stage}".ljust(label)
-        lines.append(f"{name} {marks(row.bars, step.step_time_ns, width)} {row.gpu_type}")
-    lines.append(f"{'':{label}} 0{end:>{width - 1}}")
-    return "\n".join(lines)
+    yield f"one step of {end}; each letter stands for {time_text(total_s / width)}"
+    yield ", ".join(legend)
+    for replicas, stages in groupby(rows, key=lambda row: row.replicas):
+        yield from ("", replicas_text(replicas))
+        for row in stages:
+            name = f"stage {row.stage}".ljust(label)
+            yield f"{name} {marks(row.bars, step.step_time_ns, width)} {row.gpu_type}"
+    yield f"{'':{label}} 0{end:>{width - 1}}"
 
 
 def marks(bars: Sequence[Operation], step_time_ns: int, width: int) -> str:

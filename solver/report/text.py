@@ -262,6 +262,6 @@ def plan_text(document: PlanDocument, *, details: bool = False) -> Parts:
         ["memory per GPU", stages.memory_table(document)],
         [traffic, stages.traffic_table(document)],
         [stages.placement_table(document)],
-        [text_timeline(document, step_of(document))],
+        [*text_timeline(document, step_of(document))],
         [Labelled(_asked(lines, details))],
     )
