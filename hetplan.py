@@ -915,7 +915,7 @@ def catalogue(
     name: a workload of the catalogue, or the path of a Hugging Face config.json.
     """
     from solver.cli.setup import named_workload
-    from solver.report.catalogue import catalogue_json, workload_json
+    from solver.report.catalogue import catalogue_json, catalogued, workload_json
 
     stated = name is not None or (sequence_length, global_batch) == (None, None)
     check_values(
@@ -929,5 +929,5 @@ def catalogue(
         (global_batch is None or global_batch > 0, "global_batch", global_batch, "sequences"),
     )
     if name is None:
-        return catalogue_json()
+        return catalogue_json(*catalogued())
     return workload_json(named_workload(str(name), sequence_length, global_batch))

@@ -118,11 +118,7 @@ def _asked(option: str, question: str, read: Callable[[str], Answer]) -> Answer:
             say(f"error: {error}", err=True)
 
 
-def calibrate_command(
-    instance: Path,
-    measured: Path,
-    out: Path,
-) -> None:
+def calibrate_command(instance: Path, measured: Path, out: Path) -> None:
     """Correct the layer times of INSTANCE by measured steps; plans then say what error to expect.
 
     One step per tensor-parallel degree and micro-batch size that matters is enough; several with
@@ -235,15 +231,10 @@ def catalogue_command(
         say(json.dumps(instance_json_schema(), indent=2))
     elif name is not None:
         workload = named_workload(name, sequence_length, global_batch)
-        print_either(
-            as_json,
-            lambda: reports.workload_json(workload),
-            lambda: reports.workload_report(workload),
-        )
+        print_either(as_json, reports.workload_json, reports.workload_report, workload)
     else:
-        print_either(
-            as_json, reports.catalogue_json, lambda: reports.catalogue_report(*reports.catalogued())
-        )
+        known = reports.catalogued()
+        print_either(as_json, reports.catalogue_json, reports.catalogue_report, *known)
 
 
 def named_workload(name: str, sequence_length: int | None, global_batch: int | None) -> "Workload":

@@ -93,7 +93,7 @@ def cross_check_command(
     problem = load_instance(instance)
     with progress_display() as progress:
         comparison = cross_check(problem, method or USUAL, options, progress)
-    print_either(as_json, lambda: comparison_json(comparison), lambda: comparison_text(comparison))
+    print_either(as_json, comparison_json, comparison_text, comparison)
     raise typer.Exit(1 if comparison.contradictions else 0)
 
 
@@ -127,11 +127,7 @@ def evaluate_command(
     if options.time_limit_s:
         with progress_display() as progress:
             evaluation = compared(run, evaluation, options, progress)
-    print_either(
-        as_json,
-        lambda: evaluation_json(document, evaluation),
-        lambda: evaluation_text(document, evaluation),
-    )
+    print_either(as_json, evaluation_json, evaluation_text, document, evaluation)
     if out is not None and evaluation.broken:
         broken = evaluation.broken[0]
         raise PlannerError(f"{out} is not written: {broken}; plan files keep all limits")

@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVarTuple
 
 import typer
 from rich.console import Console
@@ -23,6 +23,8 @@ from solver.report.quantities import percent, time_text
 if TYPE_CHECKING:
     from solver.clusters.search import FamilyProgress
     from solver.search.progress import Progress
+
+Told = TypeVarTuple("Told")
 
 
 def say(text: str, *, err: bool = False, end: str = "\n") -> None:
@@ -47,12 +49,14 @@ def say(text: str, *, err: bool = False, end: str = "\n") -> None:
             raise PlannerError(f"cannot print to stdout: {error.strerror}") from error
 
 
-def print_either(as_json: bool, data: Callable[[], object], text: Callable[[], Parts]) -> None:
-    """Prints one JSON object, or else a report."""
+def print_either(
+    as_json: bool, data: Callable[[*Told], object], text: Callable[[*Told], Parts], *told: *Told
+) -> None:
+    """Prints one JSON object, or else a report, of what is told."""
     if as_json:
-        say(json.dumps(data(), indent=1))
+        say(json.dumps(data(*told), indent=1))
     else:
-        print_report(text())
+        print_report(text(*told))
 
 
 def print_report(parts: Parts) -> None:

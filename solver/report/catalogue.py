@@ -110,9 +110,8 @@ def catalogued() -> tuple[Mapping[str, GpuType], list[Workload]]:
     return gpu_catalogue(), [entry.workload(name) for name, entry in workload_catalogue().items()]
 
 
-def catalogue_json() -> dict[str, object]:
+def catalogue_json(gpus: Mapping[str, GpuType], workloads: Sequence[Workload]) -> dict[str, object]:
     """Figures of every GPU and workload."""
-    gpus, workloads = catalogued()
     return {
         "gpus": {name: gpu.model_dump(mode="json") for name, gpu in gpus.items()},
         "workloads": [*map(workload_json, workloads)],
