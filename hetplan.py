@@ -203,7 +203,6 @@ class _Shown:
         raise NotImplementedError
 
     def _repr_html_(self) -> str:
-
         return f"<pre>{escape(self.summary())}</pre>"
 
 
