@@ -9,7 +9,7 @@ Times are in seconds, sizes in bytes, money in USD. Whatever goes wrong with an 
 a `PlannerError`, whose text is one line that says where, what was found and what is allowed.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from html import escape
@@ -379,22 +379,18 @@ class Sweep(_Listed):
         """A line for each instance."""
         from solver.report.layout import table_of
 
-        def step(row: tuple[str, Solution]) -> str:
-            return "-" if row[1].step_time_s is None else time_text(row[1].step_time_s)
+        def known(text: Callable[[float], str], value: float | None) -> str:
+            return "-" if value is None else text(value)
 
-        def gap(row: tuple[str, Solution]) -> str:
-            return "-" if row[1].gap is None else percent(row[1].gap)
-
-        columns = {"step time": step, "gap": gap}
-        return _drawn(
-            [
-                table_of(
-                    self.solutions.items(),
-                    {"instance": lambda row: row[0], "status": lambda row: row[1].status},
-                    columns,
-                )
-            ]
+        table = table_of(
+            self.solutions.items(),
+            {"instance": lambda row: row[0], "status": lambda row: row[1].status},
+            {
+                "step time": lambda row: known(time_text, row[1].step_time_s),
+                "gap": lambda row: known(percent, row[1].gap),
+            },
         )
+        return _drawn([table])
 
 
 def _axes() -> "Axes":
