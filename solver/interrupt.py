@@ -4,7 +4,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import FrameType
 
@@ -88,29 +88,38 @@ class NoTimeError(PlannerError):
 
 
 @contextmanager
+def heard_by(
+    signum: signal.Signals, handler: Callable[[int, FrameType | None], object]
+) -> Iterator[None]:
+    """The signal goes to this handler inside the block; of no effect in other threads than main."""
+    if threading.current_thread() is not threading.main_thread():  # which alone hears signals
+        yield
+        return
+    before = signal.signal(signum, handler)
+    try:
+        yield
+    finally:
+        signal.signal(signum, before)
+
+
+@contextmanager
 def held_back() -> Iterator[None]:
     """Ctrl-C and the end of the time come at the end of the block, not inside it.
 
     For libraries whose loading turns it into another error, and for processes that start before
     they can ignore it. By a handler: a blocked signal would go to one of numpy's threads.
     """
-    if threading.current_thread() is not threading.main_thread():  # which alone hears it
-        yield
-        return
-    with ExitStack() as stack:
-        for signum in (signal.SIGINT, signal.SIGALRM):
-            stack.enter_context(_held_back(signum))
+    with _held_back(signal.SIGINT), _held_back(signal.SIGALRM):
         yield
 
 
 @contextmanager
 def _held_back(held_signal: signal.Signals) -> Iterator[None]:
     heard: list[int] = []
-    before = signal.signal(held_signal, lambda signum, frame: heard.append(signum))
     try:
-        yield
+        with heard_by(held_signal, lambda signum, frame: heard.append(signum)):
+            yield
     finally:
-        signal.signal(held_signal, before)
         if heard:
             signal.raise_signal(held_signal)
 

@@ -4,12 +4,14 @@ import atexit
 import os
 import signal
 import sys
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import wraps
 from types import FrameType
 from typing import ParamSpec
+
+from formulations.errors import PlannerError
+from solver.interrupt import heard_by
 
 #: Exit code of a command that Ctrl-C has ended, as shells count it: 128 and SIGINT.
 INTERRUPTED = 130
@@ -18,18 +20,6 @@ P = ParamSpec("P")
 
 # While the interpreter takes itself down, Ctrl-C would end a process that has done its work.
 atexit.register(signal.signal, signal.SIGINT, signal.SIG_IGN)
-
-
-@contextmanager
-def _heard_by(handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
-    if threading.current_thread() is not threading.main_thread():  # which alone gets signals
-        yield
-        return
-    before = signal.signal(signal.SIGINT, handler)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
 
 
 @contextmanager
@@ -43,7 +33,7 @@ def loading() -> Iterator[None]:
         print("interrupted", file=sys.stderr, flush=True)
         os._exit(INTERRUPTED)
 
-    with _heard_by(end):
+    with heard_by(signal.SIGINT, end):
         yield
 
 
@@ -54,7 +44,6 @@ def with_error_line(command: Callable[P, None]) -> Callable[P, None]:
     """
     import typer  # here, as this module is loaded before Ctrl-C is listened to
 
-    from formulations.errors import PlannerError
     from solver.cli.terminal import say
 
     @wraps(command)
@@ -66,7 +55,7 @@ def with_error_line(command: Callable[P, None]) -> Callable[P, None]:
             raise KeyboardInterrupt
 
         try:
-            with _heard_by(hear):
+            with heard_by(signal.SIGINT, hear):
                 command(*args, **kwargs)
         except PlannerError as error:
             from formulations.instance.record import MOST_TEXT, printable
