@@ -16,13 +16,13 @@ from solver.cli.search_options import time_ns
 from solver.cli.terminal import print_either, print_report, progress_display, say, steps_display
 from solver.fleets.distribution import Distribution
 from solver.options import PolicyName, SolveOptions
-from solver.report.layout import Grid, Labelled, Lines, Parts, table_of
 from solver.report.quantities import counted, percent, time_text
 
 if TYPE_CHECKING:
     from formulations.fleet import Template
     from solver.fleet_document import FleetDocument
     from solver.fleets.designs import TemplatesDocument
+    from solver.report.layout import Grid, Lines, Parts
     from solver.templates.generate import TemplateEntry
 
 #: Exit code where some size has no template within the limit.
@@ -191,7 +191,7 @@ def replay_command(
     print_either(as_json, lambda: replay_json(runs), lambda: replay_text(runs, policies.summary))
 
 
-def fleet_report(document: "FleetDocument") -> Parts:
+def fleet_report(document: "FleetDocument") -> "Parts":
     """A fleet, and why nodes are idle."""
     from solver.fleets.fleet import step_of_all_nodes_ns
     from solver.report.fleet import fleet_text
@@ -224,24 +224,24 @@ def recomputed_text(template: "Template") -> str:
     return ", ".join(f"{way} {number}" for way, number in blocks.items() if number) or "none"
 
 
-def templates_text(document: "TemplatesDocument") -> Parts:
+def templates_text(document: "TemplatesDocument") -> "Parts":
     """The report: n0, the sizes and their proof, one row per template."""
+    from rich.console import Group
+
     from solver.report.fleet import choices_text
+    from solver.report.layout import Labelled
 
     yield Labelled(_sizes(document))
-    yield ""
-    yield from document.coverage
     # How many pipelines of which sizes: one sentence, without the middle where they are many
-    if ways := document.pipelines:
-        listed = ways if len(ways) <= MOST_WAYS else (*ways[:8], "...", *ways[-2:])
-        yield f"{'; '.join(listed)}."
-    yield ""
+    ways = document.pipelines
+    listed = ways if len(ways) <= MOST_WAYS else (*ways[:8], "...", *ways[-2:])
+    yield Group(*document.coverage, *[f"{'; '.join(listed)}."] * bool(ways))
     yield _table(document)
     if document.choices:
         yield from choices_text(document, document.choices)
 
 
-def _sizes(document: "TemplatesDocument") -> Lines:
+def _sizes(document: "TemplatesDocument") -> "Lines":
     n0, sizes, fewest = document.least_nodes, document.sizes, document.fewest_sizes
     holding = f"n0 = {n0}: the fewest nodes that hold the model, whichever they are"
     if fewer := {entry.nodes for entry in document.templates if entry.nodes < n0}:
@@ -272,7 +272,9 @@ def _sizes(document: "TemplatesDocument") -> Lines:
     yield "split", document.split.value
 
 
-def _table(document: "TemplatesDocument") -> Grid:
+def _table(document: "TemplatesDocument") -> "Grid":
+    from solver.report.layout import table_of
+
     longest_s = max((entry.step_time_s or 0.0 for entry in document.templates), default=0.0)
 
     def nodes(entry: "TemplateEntry") -> str:

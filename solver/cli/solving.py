@@ -219,7 +219,8 @@ def lengths_command(
         names = {q: row_file_name(document.problem.strategies[q].name) for q in sorted(used)}
         write_folder(plans, {name: to_json(document.plans[q]) for q, name in names.items()})
     if not as_json:
-        print_report([*strategies_text(problem, listed.mixed), ""])
+        print_report(strategies_text(problem, listed.mixed))
+        say("")
     deliver(document, out, as_json=as_json)
     if not as_json:
         print_report(dispatch_text(document))

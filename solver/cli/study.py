@@ -6,14 +6,14 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from rich.console import RenderableType
+from rich.console import Group, RenderableType
 
 from formulations.instance import Instance
 from solver.cli.terminal import gap_text, print_either
 from solver.clusters.member import family_overviews
 from solver.files import fields_of
 from solver.lengths.candidates import LENGTHS
-from solver.report.layout import Labelled, Lines, Parts, spaced, table_of
+from solver.report.layout import Labelled, Lines, Parts, table_of
 from solver.report.naming import degrees_line
 from solver.report.quantities import counted, money, time_text
 from solver.search.driver import SearchOverview, search_overview
@@ -32,7 +32,7 @@ def show_study(path: Path, as_json: bool) -> None:
         layouts = json.loads(notes[LENGTHS])["layouts"] if LENGTHS in notes else None
         closed = kept.count(LENGTHS)
     fields: dict[str, Any] = {"instance": instance.name}
-    parts: list[list[RenderableType]] = []
+    parts: list[RenderableType] = []
     if search is not None:
         fields["solve"] = {
             "configs_closed": search.closed,
@@ -41,16 +41,16 @@ def show_study(path: Path, as_json: bool) -> None:
             **fields_of(search, "objective", "bound", "gap", "spent_s"),
             "open": [record.model_dump(mode="json") for record in search.open],
         }
-        parts.append([*_search_text(instance, search)])
+        parts += _search_text(instance, search)
     if templates is not None:
         num_closed, open_nodes = templates
         fields["templates"] = {"closed": num_closed, "open": open_nodes}
         line = f"{instance.name}, {num_closed} mixes of nodes closed, {len(open_nodes)} open"
-        parts.append([Labelled([("templates", line)], _open(instance, open_nodes))])
+        parts.append(Labelled([("templates", line)], _open(instance, open_nodes)))
     if layouts is not None:
         fields["lengths"] = {"layouts_closed": closed, "layouts_open": layouts - closed}
         line = f"{closed} layouts closed, {layouts - closed} open"
-        parts.append([Labelled([(LENGTHS, f"{instance.name}, {line}")])])
+        parts.append(Labelled([(LENGTHS, f"{instance.name}, {line}")]))
     if families:
         fields["clusters"] = [asdict(family) for family in families]
     for family in families:
@@ -66,9 +66,8 @@ def show_study(path: Path, as_json: bool) -> None:
             f"{', '.join(asked)}: clusters {family.closed} closed, {len(family.open)} open, "
             f"{family.front} on the front, gap {gap_text(family.gap)}"
         )
-        parts.append([Labelled([(label, line)], _open(instance, family.open))])
-    nothing: list[RenderableType] = [f"{instance.name}: nothing yet"]
-    print_either(as_json, lambda: fields, lambda: spaced(*parts) or nothing)
+        parts.append(Labelled([(label, line)], _open(instance, family.open)))
+    print_either(as_json, lambda: fields, lambda: parts or [f"{instance.name}: nothing yet"])
 
 
 def _search_text(instance: Instance, search: SearchOverview) -> Parts:
@@ -82,8 +81,7 @@ def _search_text(instance: Instance, search: SearchOverview) -> Parts:
     ]
     yield Labelled(lines)
     if listed := search.open[:MOST_LISTED]:
-        yield ""
-        yield table_of(
+        open_configs = table_of(
             listed,
             {
                 "open configurations": lambda row: degrees_line(
@@ -96,8 +94,8 @@ def _search_text(instance: Instance, search: SearchOverview) -> Parts:
             },
             {"bound": lambda row: time_text((row.bound_ns or 0) / 1e9)},
         )
-    if more := len(search.open) - len(listed):
-        yield f"and {counted(more, 'open config')} more"
+        more = len(search.open) - len(listed)
+        yield Group(open_configs, *[f"and {counted(more, 'open config')} more"] * bool(more))
 
 
 def _open(instance: Instance, open_nodes: Sequence[Sequence[int]]) -> Lines:

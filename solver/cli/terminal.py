@@ -11,17 +11,13 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVarTuple
 
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, TextColumn
-from rich.progress import Progress as Bar
-from rich.table import Column
 
 from formulations.errors import PlannerError
-from solver.report.layout import Parts, draw
 from solver.report.quantities import percent, time_text
 
 if TYPE_CHECKING:
     from solver.clusters.search import FamilyProgress
+    from solver.report.layout import Parts
     from solver.search.progress import Progress
 
 Told = TypeVarTuple("Told")
@@ -50,7 +46,7 @@ def say(text: str, *, err: bool = False, end: str = "\n") -> None:
 
 
 def print_either(
-    as_json: bool, data: Callable[[*Told], object], text: Callable[[*Told], Parts], *told: *Told
+    as_json: bool, data: Callable[[*Told], object], text: "Callable[[*Told], Parts]", *told: *Told
 ) -> None:
     """Prints one JSON object, or else a report, of what is told."""
     if as_json:
@@ -59,8 +55,10 @@ def print_either(
         print_report(text(*told))
 
 
-def print_report(parts: Parts) -> None:
+def print_report(parts: "Parts") -> None:
     """Prints to stdout, 100 columns wide and without colours if that is no terminal."""
+    from solver.report.layout import draw
+
     terminal = sys.stdout is not None and sys.stdout.isatty()
     encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
     drawn = io.BytesIO()
@@ -112,13 +110,17 @@ def steps_display(what: str) -> Iterator[Callable[..., None]]:
             over.set()
             thread.join()
         return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn
+    from rich.table import Column
+
     columns = (
         TextColumn(what + "{task.fields[steps].counts}"),
         BarColumn(bar_width=20),
         # drawn anew ten times a second; takes the lines it needs
         TextColumn("{task.fields[steps]}", table_column=Column(ratio=1)),
     )
-    with Bar(*columns, console=Console(stderr=True), transient=True, expand=True) as bar:
+    with Progress(*columns, console=Console(stderr=True), transient=True, expand=True) as bar:
         task = bar.add_task("", total=None, steps=steps)
 
         def show(done: int, total: int, *more: Any) -> None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 
-from rich.console import RenderableType
+from rich.console import Group
 
 from formulations.instance import GpuType, Layer, Workload
 from formulations.instance.machines import gpu_catalogue
@@ -10,7 +10,7 @@ from formulations.instance.resolve_workload import workload_catalogue
 from formulations.instance.workload import PRECISIONS, Precision
 from formulations.units import GIB
 from solver.files import fields_of
-from solver.report.layout import Labelled, spaced, table_of
+from solver.report.layout import Labelled, Parts, table_of
 from solver.report.naming import layers_text
 from solver.report.quantities import decimal_text, decimal_unit, significant, size_text, size_unit
 
@@ -51,7 +51,7 @@ def workload_json(workload: Workload) -> dict[str, object]:
     }
 
 
-def workload_report(workload: Workload) -> list[RenderableType]:
+def workload_report(workload: Workload) -> Parts:
     """The same figures for people; bytes for one GPU, before any split."""
     tokens, batch, flops = workload.sequence_length, workload.global_batch, workload.training_flops
     places: dict[Layer, list[int]] = {}  # where in the chain distinct layers stand
@@ -98,11 +98,11 @@ def workload_report(workload: Workload) -> list[RenderableType]:
         ),
         ("transfers", f"{message} per sequence from stage to stage, either way"),
     ]
-    note = (
+    note = Group(
         "per layer of one kind; training state: weights, gradients and optimizer; activations kept",
         "for the backward pass, and FLOPs of the forward pass: per sequence",
     )
-    return spaced([Labelled(lines)], note, [layers])
+    return [Labelled(lines), note, layers]
 
 
 def catalogued() -> tuple[Mapping[str, GpuType], list[Workload]]:
@@ -118,9 +118,7 @@ def catalogue_json(gpus: Mapping[str, GpuType], workloads: Sequence[Workload]) -
     }
 
 
-def catalogue_report(
-    gpus: Mapping[str, GpuType], workloads: Sequence[Workload]
-) -> list[RenderableType]:
+def catalogue_report(gpus: Mapping[str, GpuType], workloads: Sequence[Workload]) -> Parts:
     """The same for people, each with the sources below."""
 
     def peak(precision: Precision) -> Callable[[str], str]:
@@ -165,4 +163,4 @@ def catalogue_report(
         },
     )
     workload_sources = Labelled([(workload.name, workload.source) for workload in workloads])
-    return spaced([note], [figures], [gpu_sources], ["workloads"], [settings], [workload_sources])
+    return [note, figures, gpu_sources, "workloads", settings, workload_sources]

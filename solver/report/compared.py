@@ -4,6 +4,8 @@ from collections.abc import Callable
 from operator import attrgetter
 from pathlib import Path
 
+from rich.console import Group
+
 from formulations.instance.targets import TARGETS
 from formulations.units import seconds
 from solver.document import PlanDocument
@@ -11,7 +13,7 @@ from solver.files import fields_of
 from solver.plan_figures import step_of
 from solver.report.critical import summary
 from solver.report.explained import answers_json, changes_table
-from solver.report.layout import Grid, Labelled, Lines, Parts, spaced, table_of
+from solver.report.layout import Grid, Labelled, Lines, Parts, table_of
 from solver.report.naming import DEGREES, degrees_line, one_line
 from solver.report.quantities import counted, money, percent, significant, size_text, time_text
 from solver.report.stages import alike, all_stages, memory_table, placed, stage_table
@@ -66,7 +68,7 @@ def comparison_text(comparison: Comparison) -> Parts:
         verdict = "nothing to contradict: no method proved a bound"
     if clashes:
         verdict = f"{counted(len(clashes), 'contradiction')}: one of the methods is wrong"
-    return [findings, "", Labelled([("verdict", verdict)], (("", clash) for clash in clashes))]
+    return [findings, Labelled([("verdict", verdict)], (("", clash) for clash in clashes))]
 
 
 def comparison_json(comparison: Comparison) -> dict[str, object]:
@@ -141,7 +143,7 @@ def distinct_names(first: str, second: str) -> tuple[str, str]:
 
 def difference(
     first: PlanDocument, second: PlanDocument, names: tuple[str, str]
-) -> tuple[Labelled, str, Grid]:
+) -> tuple[Labelled, Grid]:
     """Both plans in words, then every figure that is not 0 in both, and the difference."""
     lines, rows = [], []
     for name, plan in zip(names, (first, second), strict=True):
@@ -157,7 +159,7 @@ def difference(
         if label == "MFU":
             changed = f"{100 * change:+.1f} points"
         rows.append((label, text(a, largest), text(b, largest), changed if change else "none"))
-    return Labelled(lines), "", Grid(("",), (*names, "difference"), rows)
+    return Labelled(lines), Grid(("",), (*names, "difference"), rows)
 
 
 # What runs today, and the best plan
@@ -177,18 +179,16 @@ def evaluation_text(document: PlanDocument, evaluation: Evaluation) -> Parts:
     broken = (text for text in evaluation.broken if text.startswith("instance.limits"))
     lines += [("over limit", text) for text in broken]
     path = summary(document, step_of(document))
-    yield from spaced(
-        [Labelled(heading_lines(document))],
-        [stage_table(document)],
-        ["memory per GPU", memory_table(document)],
-        [Labelled(figures(document), path, lines, _distance(document, evaluation))],
-    )
+    yield Labelled(heading_lines(document))
+    yield stage_table(document)
+    yield Group("memory per GPU", memory_table(document))
+    yield Labelled(figures(document), path, lines, _distance(document, evaluation))
     if evaluation.changes:
-        yield from ("", "one decision of the best plan put into this one, alone")
-        yield changes_table(
+        changes = changes_table(
             evaluation.changes,
             lambda a: "does not fit" if a.saves_at_least is None else percent(a.saves_at_least),
         )
+        yield Group("one decision of the best plan put into this one, alone", changes)
 
 
 def _distance(document: PlanDocument, evaluation: Evaluation) -> Lines:
@@ -266,7 +266,7 @@ def shortlist_text(best: Result, plans: Shortlist) -> Parts:
         ("first", f"{proved}proved to be the best prediction"),
         ("chosen", "together they most likely hold the fastest; plans alike share errors"),
     ]
-    return [table, "", Labelled(notes)]
+    return [table, Labelled(notes)]
 
 
 def shortlist_json(plans: Shortlist) -> dict[str, object]:

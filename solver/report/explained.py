@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 
-from rich.console import RenderableType
+from rich.console import Group
 
 from formulations.instance.targets import TARGETS, Target
 from formulations.space.launch import able
@@ -11,7 +11,7 @@ from solver.document import PlanDocument
 from solver.plan_figures import plan_of, step_of
 from solver.report.assumptions import calibration_lines
 from solver.report.critical import summary
-from solver.report.layout import Columns, Grid, Labelled, Lines, table_of
+from solver.report.layout import Columns, Grid, Labelled, Lines, Parts, table_of
 from solver.report.quantities import percent, time_text
 from solver.report.stages import tightest
 from solver.report.text import second_best_lines
@@ -22,7 +22,7 @@ _ALIKE = 0.0005
 _TENTH = 0.1  # of a step, which users ask for
 
 
-def explanation(document: PlanDocument, answers: Sequence[Answer]) -> list[RenderableType]:
+def explanation(document: PlanDocument, answers: Sequence[Answer]) -> Parts:
     """What the time of a step goes into, and every change with what it saves and costs.
 
     Those that save most come first. Last what saves a tenth, most cheaply.
@@ -52,7 +52,7 @@ def explanation(document: PlanDocument, answers: Sequence[Answer]) -> list[Rende
         ),
     }
     table = changes_table(by_gain, gain_text, columns, figures_of)
-    return [labels, "", note, table, "", Labelled(_a_tenth(by_gain, what))]
+    return [labels, Group(note, table), Labelled(_a_tenth(by_gain, what))]
 
 
 def _launch_change(answer: Answer, today: frozenset[Target]) -> str:

@@ -6,6 +6,7 @@ from itertools import count
 from typing import TYPE_CHECKING
 
 import numpy as np
+from rich.console import Group
 
 from formulations.transition import Links
 from solver.files import fields_of
@@ -55,9 +56,7 @@ def fleet_text(document: FleetDocument, all_nodes_step_s: float | None = None) -
         },
     )
     if document.recovery and document.recovery.copies:
-        yield ""
         yield _copy_table(document, document.recovery)
-    yield ""
     yield Labelled(_recovery_lines(document), _fleet_lines(document, all_nodes_step_s))
 
 
@@ -105,7 +104,7 @@ def choices_text(document: TemplatesDocument, choices: FleetChoices) -> Parts:
     ]
     more = "more" if choices.number is None else f"{choices.number}"
     of = f"the fastest {len(choices.options)} of {more} within 25 % of the first"
-    return ["", sets, "", f"fleets: {of}", options, "", Labelled(lines)]
+    return [sets, Group(f"fleets: {of}", options), Labelled(lines)]
 
 
 def _names(nodes: Sequence[str]) -> str:
@@ -273,7 +272,7 @@ def replay_text(runs: Mapping[str, tuple[Policy, Replay]], plans: str | None) ->
         *((", ".join(names), source) for source, names in users.items()),
         *([("plans", plans)] if plans else []),
     ]
-    return [Labelled(lines), "", Grid(("",), tuple(runs), rows)]
+    return [Labelled(lines), Grid(("",), tuple(runs), rows)]
 
 
 def replay_json(runs: Mapping[str, tuple[Policy, Replay]]) -> dict[str, object]:

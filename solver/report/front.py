@@ -173,7 +173,6 @@ def front_report(document: FrontDocument) -> Parts:
     subsets = document.aim == "subsets"
     if document.points:
         yield _size_table(document) if subsets else point_table(document)
-        yield ""
     lines = subset_lines(document) if subsets else cost_lines(document)
     yield Labelled(lines, search_lines(document))
 

@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 R = TypeVar("R")
-Parts = Iterable[RenderableType]  #: of a report
+Parts = Iterable[RenderableType]  #: of a report, with an empty line between two
 Lines = Iterable[tuple[str, str]]  #: of a report, each with its label
 #: Headings of columns, each with the text of its cell in a row; False: a table lacks the column.
 Columns = Mapping[str, Callable[[R], str] | Literal[False]]
@@ -27,16 +27,13 @@ _FOLDED = 8  # characters that a broken word keeps on a line
 _TOGETHER = re.compile(r"(?<=\d) (?=(?:[num]?s|[KMGT]?i?B|USD|[GTP]?FLOP)\b|%)|(?<=ZeRO) (?=\d)")
 
 
-def spaced(*groups: Sequence[RenderableType]) -> list[RenderableType]:
-    """Parts of a report in groups, with an empty line between two."""
-    return [part for group in groups for part in ("", *group)][1:]
-
-
 def draw(parts: Parts, page: IO[str], *, terminal: bool = False) -> None:
     """Writes the parts of a report, 100 columns wide and without colours if that is no terminal."""
     width = None if terminal else WIDTH
     console = Console(file=page, force_terminal=terminal, width=width, highlight=False, emoji=False)
-    for part in parts:
+    for i, part in enumerate(parts):
+        if i:
+            console.print()
         console.print(part, markup=False)
 
 

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import astuple
 from itertools import accumulate, pairwise
 
+from rich.console import Group
+
 from formulations.instance import Cluster, Instance
 from formulations.lengths.problem import Mixed
 from formulations.lengths.row_times import lengths_of
@@ -35,7 +37,7 @@ RANGES = (1024, 4096, 8192, 16384, 32768)
 
 def step_text(document: LengthsDocument) -> Parts:
     """Groups in the order of the step, then figures."""
-    return [_groups(document), "", Labelled(lines(document))]
+    return [_groups(document), Labelled(lines(document))]
 
 
 def lengths_page(document: LengthsDocument) -> str:
@@ -131,7 +133,7 @@ def strategies_text(instance: Instance, mixed: Mixed) -> Parts:
         ("rows", f"{mixed.rows}; times {times}"),
     ]
     note = "seconds of all sequences of a range of lengths, alone, with a visit; * least"
-    return [Labelled(labels), "", note, _strategies(mixed)]
+    return [Labelled(labels), Group(note, _strategies(mixed))]
 
 
 def _strategies(mixed: Mixed) -> Grid:
@@ -220,10 +222,8 @@ def _volumes(rows: Sequence[tuple[str, Sizes]]) -> Grid:
 def switch_text(document: SwitchDocument) -> Parts:
     """Volumes by GPU, then figures."""
     if rows := device_rows(document):
-        yield _volumes(rows[:MOST_ROWS])
-        if len(rows) > MOST_ROWS:
-            yield f"and {counted(len(rows) - MOST_ROWS, 'more row')}"
-        yield ""
+        more = len(rows) - MOST_ROWS
+        yield Group(_volumes(rows[:MOST_ROWS]), *[f"and {counted(more, 'more row')}"] * (more > 0))
     yield Labelled(_lines(document))
 
 

@@ -5,6 +5,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import groupby
 
+from rich.console import Group
+
 from formulations.instance import Instance, Workload
 from formulations.instance.targets import TARGETS
 from formulations.plan import Configuration, num_gpus
@@ -13,7 +15,7 @@ from solver.document import PlanDocument
 from solver.plan_figures import plan_of, step_of
 from solver.report import assumptions, links, naming, stages
 from solver.report.critical import busy_share, summary
-from solver.report.layout import Labelled, Lines, Parts, spaced
+from solver.report.layout import Labelled, Lines, Parts
 from solver.report.naming import WORDS
 from solver.report.quantities import counted, money, node_ranges, percent, significant, time_text
 from solver.report.step import text_timeline
@@ -233,7 +235,6 @@ def solution_text(
 ) -> Parts:
     """What `solve` prints for people, in order; without a plan what is in the way."""
     yield Labelled(_asked(heading_lines(document), details))
-    yield ""
     lines = [*figures(document)]
     if document.config is not None:
         if details:
@@ -243,7 +244,7 @@ def solution_text(
             between = ["...", *[""] * (len(grid.rows[0]) - 1)]
             half = _MOST_ROWS // 2
             grid = replace(grid, rows=[*grid.rows[:half], between, *grid.rows[-half:]])
-        yield from (_table_note(document), grid, "")
+        yield Group(_table_note(document), grid)
     lines += outcome(document, others)
     if infeasibility is not None:
         lines += [("not met", infeasibility.constraint), ("would help", infeasibility.remedy)]
@@ -256,12 +257,12 @@ def plan_text(document: PlanDocument, *, details: bool = False) -> Parts:
     """What `show` prints, in order."""
     traffic = "traffic and update; transfers per micro-batch, the rest per step"
     lines = *figures(document), *outcome(document), *[("more", "--details")] * (not details)
-    return spaced(
-        [Labelled(heading_lines(document))],
-        [_table_note(document), stages.stage_table(document)],
-        ["memory per GPU", stages.memory_table(document)],
-        [traffic, stages.traffic_table(document)],
-        [stages.placement_table(document)],
-        [*text_timeline(document, step_of(document))],
-        [Labelled(_asked(lines, details))],
-    )
+    return [
+        Labelled(heading_lines(document)),
+        Group(_table_note(document), stages.stage_table(document)),
+        Group("memory per GPU", stages.memory_table(document)),
+        Group(traffic, stages.traffic_table(document)),
+        stages.placement_table(document),
+        Group(*text_timeline(document, step_of(document))),
+        Labelled(_asked(lines, details)),
+    ]

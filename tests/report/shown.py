@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from rich.console import RenderableType
+from rich.console import Group, RenderableType
 
 from formulations.instance.huggingface import sizes_from_config
 from formulations.instance.machines import gpu_catalogue
@@ -126,7 +126,7 @@ def report_on(name: str) -> str:
     shown = plan_text(document)
     compared_to_first = difference(plan(PLANS[0]), document, (PLANS[0], name))
     solved = solution_text(document, details=True)
-    return drawn(*shown, "", *solved, "", *compared_to_first)
+    return drawn(*shown, *solved, *compared_to_first)
 
 
 def fleet(n: int) -> str:
@@ -155,7 +155,8 @@ def subsets_of_nodes() -> str:
         [record.but(standing="open", step_time_ns=None)],
     )
     lines = [subset_lines(document.but(clusters=(*others, *changed))) for changed in standings]
-    return drawn(*front_report(document), *map(Labelled, lines))
+    *parts, last = front_report(document)
+    return drawn(*parts, Group(last, *map(Labelled, lines)))
 
 
 def front_in_time() -> str:
@@ -163,7 +164,7 @@ def front_in_time() -> str:
     document = front()
     opened = tuple(c.but(standing="open") for c in document.clusters for _ in range(3))
     late = document.but(clusters=opened, termination="time_limit")
-    return drawn(*front_report(document), "", *front_report(late))
+    return drawn(*front_report(document), *front_report(late))
 
 
 def body(page: str) -> str:
@@ -209,7 +210,7 @@ def timeline() -> str:
     step = step_of(document)
     rows = rows_of(document, step)
     data = json.dumps(timeline_data(document, rows, step))
-    return drawn(timeline_table(document, rows, step), data)
+    return drawn(Group(timeline_table(document, rows, step), data))
 
 
 def replays() -> dict[str, Replay]:
@@ -228,7 +229,8 @@ def replayed() -> str:
     }
     stopped = replace(restart, complete=False)
     runs = {"ours": (policies["ours"], ours), "restart": (policies["restart"], stopped)}
-    return drawn(*replay_text(runs, "plans of the templates"), json.dumps(replay_json(runs)))
+    lines, table = replay_text(runs, "plans of the templates")
+    return drawn(lines, Group(table, json.dumps(replay_json(runs))))
 
 
 def lengths() -> LengthsDocument:
@@ -247,8 +249,9 @@ def compared() -> str:
         instance = pipelined_result().instance.but(objective={"minimize": minimize})
         for bound_ns in (None, 2.0 * MS, 4.0 * MS):
             comparison = Comparison(instance, (heuristic, replace(stopped, bound=bound_ns)))
-            parts += ["", *comparison_text(comparison), json.dumps(comparison_json(comparison))]
-    return drawn(*parts[1:])
+            table, verdict = comparison_text(comparison)
+            parts += [table, Group(verdict, json.dumps(comparison_json(comparison)))]
+    return drawn(*parts)
 
 
 ANSWERS = (
@@ -267,23 +270,25 @@ def explained() -> str:
     What is no plan, not reached, or the same within 0.05 % is told apart.
     """
     document = document_of(pipelined_result())
-    parts = explanation(document, ANSWERS)
+    *parts, last = explanation(document, ANSWERS)
     for few in (ANSWERS[:2], ANSWERS[4:]):
-        parts += explanation(document, few)[3:]
-    return drawn(*parts)
+        _, changes, lines = explanation(document, few)
+        table = cast(Group, changes).renderables[1]
+        parts, last = [*parts, Group(last, table)], lines
+    return drawn(*parts, last)
 
 
 def evaluated() -> str:
     """A plan that breaks limits, the best one, and another."""
     over = ("instance.limits.max_step_time_s: too long", "replicas[0]: too large")
-    changes, parts = (ANSWERS[2], ANSWERS[0]), list[RenderableType]()
+    changes, text = (ANSWERS[2], ANSWERS[0]), ""
     best = pipelined_result()
     document = document_of(best)
     for share, broken, told in ((1.5, over, changes), (1.0, (), ()), (0.5, (), ANSWERS[5:])):
         run = Evaluation(share * (best.objective or 0.0), broken, best, told)
-        parts += ["", *evaluation_text(document, run)]
-        parts.append(json.dumps(evaluation_json(document, run) | {"config": "as above"}))
-    return drawn(*parts)
+        data = json.dumps(evaluation_json(document, run) | {"config": "as above"})
+        text += f"\n{drawn(*evaluation_text(document, run))}{drawn(data)}"
+    return text
 
 
 def planless() -> str:
@@ -300,7 +305,7 @@ def planless() -> str:
     )
     reason = Infeasibility("memory", "larger GPUs")
     told = solution_text(late, None, others, details=True)
-    return drawn(*told, "", *solution_text(none, reason))
+    return drawn(*told, *solution_text(none, reason))
 
 
 def catalogued() -> str:
@@ -309,13 +314,8 @@ def catalogued() -> str:
     sizes = sizes_from_config(parsed_config(json.loads(path.read_text(encoding="utf-8"))))
     workload = build(sizes, 256, flash=True, source="t")
     gpus = {name: gpu for name, gpu in gpu_catalogue().items() if name in ("A10", "V100-16")}
-    parts = [
-        *workload_report(workload),
-        "",
-        chain_text(workload),
-        json.dumps(workload_json(workload)),
-    ]
-    return drawn(*parts, "", *catalogue_report(gpus, [workload]))
+    chain = Group(chain_text(workload), json.dumps(workload_json(workload)))
+    return drawn(*workload_report(workload), chain, *catalogue_report(gpus, [workload]))
 
 
 REPORTS: dict[str, Callable[[], str]] = {

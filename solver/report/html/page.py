@@ -115,7 +115,7 @@ def _page(title: str, body: str) -> str:
 
 def comparison(document: PlanDocument, other: PlanDocument, names: tuple[str, str]) -> str:
     """Both plans in words and figures, and the stages of the other one."""
-    lines, _, grid = difference(document, other, names)
+    lines, grid = difference(document, other, names)
     stages = stage_table(other).html(f"stages of {names[1]}")
     return section("Beside another plan", lines.html() + grid.html("both plans") + stages)
 
