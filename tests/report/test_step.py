@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from itertools import product
 
 import pytest
-from rich.console import Group
 
 from solver.document import PlanDocument
 from solver.plan_figures import costs_of
