@@ -271,7 +271,11 @@ def _critical_path(
     ready = last.max(axis=1)
     if tail:
         path.append(max(tail, key=lambda operation: operation.end_ns))
-        while before := _before(path[-1], tail, costs.tied):
+    for before in reversed(tail):  # the tail is in the order of what follows each other
+        after = path[-1]
+        joined = after.kind == "embedding"  # it waits for the gradients of both its stages
+        follows = before.kind == "sync" if joined else before.stage == after.stage
+        if follows and before.end_ns == after.start_ns:
             path.append(before)
     # The stage whose last backward ends where the tail of the path begins
     stage = int(ready.argmax())
@@ -291,17 +295,3 @@ def _critical_path(
         at = data if arrival > end[device, 0] else device
     passes = np.array(visited, dtype=np.int64)
     return (path + _operations(costs, replica, graph, end, passes))[::-1]
-
-
-def _before(operation: Operation, tail: list[Operation], tied: bool) -> Operation | None:
-    """The tail operation that ends when `operation` starts, on its stage or its tied partner."""
-    joined = tied and operation.kind == "embedding"
-    candidates = [
-        before
-        for before in tail
-        if before.end_ns == operation.start_ns
-        and (joined or before.stage == operation.stage)
-        and before.kind != operation.kind
-        and not (joined and before.kind != "sync")
-    ]
-    return candidates[-1] if candidates else None
