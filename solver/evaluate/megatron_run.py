@@ -82,13 +82,6 @@ class Flag(StrEnum):
     SECOND_MOMENT = "--exp-avg-sq-dtype"
 
 
-#: Flags without a value, and with any number of them; the others have one.
-_SWITCHES = {
-    *(Flag.GRADIENTS_FP32, Flag.GRADIENTS_BF16, Flag.EMBEDDING, Flag.LOSS, Flag.BF16, Flag.FP16),
-    *(Flag.SYNC_OVERLAP, Flag.TP_OVERLAP, Flag.SELECTIVE, Flag.SEQUENCE, Flag.ZERO, Flag.FSDP),
-    Flag.BY_REPLICA,
-}
-_LISTS = {Flag.METHODS, Flag.MODULES}
 _TABLE = table_beside("solver.evaluate", "megatron_flags.yaml")
 _OTHERS = re.compile(rf"--(no-)?({'|'.join(_TABLE['others'].split())})(-[a-z0-9-]+)?")
 
@@ -106,8 +99,8 @@ def read_flags(text: str, name: str) -> Settings:
             problem = f"{' '.join((flag, *values))}, otherwise in line {stated[flag].line}"
             raise PlanError(where, problem, "one of the two")
         if flag in list(Flag):
-            number = 0 if flag in _SWITCHES else 1
-            if flag not in _LISTS and len(values) != number:
+            number = _TABLE["values"].get(flag.removeprefix("--"), 1)
+            if number not in ("any", len(values)):
                 allowed = f"{number} value" if number else "no value"
                 raise PlanError(where, f"{flag} with {len(values)} values", allowed)
             stated[flag] = Stated(values, line)
