@@ -14,7 +14,6 @@ traces/p3-trace.csv and traces/gcloud/a100x1-east1b.txt.
 import random
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -71,8 +70,7 @@ def policy_of(policies: InstancePolicies, name: Name, trace: Trace) -> Policy:
     if name != "oobleck":
         return policies.of(name, trace)
     options = policies.options
-    eager = fleet_policy(policies.fleets, options.in_flight, options.pause_ns, ENDLESS_NS)
-    return replace(eager, name=name)
+    return fleet_policy(policies.fleets, options.in_flight, options.pause_ns, ENDLESS_NS)
 
 
 def measured(

@@ -65,7 +65,7 @@ def published_policy(
             return None
         return Configuration(ready, step_ns[count], pause_ns(count))
 
-    return Policy(name, reconfigure, recovery, samples)
+    return Policy(reconfigure, recovery, samples)
 
 
 def _by_nodes(value: float | Mapping[str, float]) -> Callable[[int], int]:

@@ -59,7 +59,6 @@ class StepEstimate:
     """The logarithm of a plan's step time in s: its mean, and the share of every factor."""
 
     instance: Instance
-    config: Configuration
     log_s: float
     shares: Mapping[Term, float]
 
@@ -107,7 +106,7 @@ def step_estimate(instance: Instance, plan: Plan) -> StepEstimate:
         shares[Term("sharding")] = 1.0
     if plan.config.cp > 1:
         shares[Term("context")] = 1.0
-    return StepEstimate(instance, plan.config, log(step.step_time_ns / 1e9), shares)
+    return StepEstimate(instance, log(step.step_time_ns / 1e9), shares)
 
 
 def expected_error(instance: Instance, plan: Plan) -> tuple[float, tuple[str, ...]] | None:

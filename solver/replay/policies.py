@@ -141,30 +141,26 @@ def fleet_policy(
         NO_CHECKPOINTS,
     )
     reconfigure = partial(planner.next, horizon=horizon)
-    return Policy("ours", reconfigure, recovery, workload.global_batch, sources)
+    return Policy(reconfigure, recovery, workload.global_batch, sources)
 
 
+@dataclass(frozen=True)
 class Planner:
     """The best plan for every number of nodes per group, found when it is first asked for.
 
-    deadline: of all plans together.
+    deadline: of all plans together. results: by these numbers.
     """
 
-    def __init__(
-        self, instance: Instance, options: SolveOptions, report: Report | None, deadline: Deadline
-    ) -> None:
-        self.instance = instance
-        self._options = options
-        self._report = report
-        self._deadline = deadline
-        self._results: dict[tuple[int, ...], Result] = {}
-        cluster = instance.cluster
-        self._nodes = tuple(zip(cluster.node_names, cluster.node_groups, strict=True))
+    instance: Instance
+    options: SolveOptions
+    report: Report | None
+    deadline: Deadline
+    results: dict[tuple[int, ...], Result] = field(default_factory=dict)
 
     @property
     def summary(self) -> str:
         """How many plans were made so far, and how good they are proved to be."""
-        results = self._results.values()
+        results = self.results.values()
         proved = sum(result.status is not Status.FEASIBLE for result in results)
         if proved == len(results):
             return f"{proved} plans, all proved to be the best"
@@ -176,30 +172,29 @@ class Planner:
 
         Raises NoTimeError, exit code 4.
         """
-        groups = self.instance.cluster.groups
-        of_group = [
-            [node for node, group in self._nodes if group == j and node in ready]
-            for j in range(len(groups))
-        ]
+        cluster, groups = self.instance.cluster, self.instance.cluster.groups
+        of_group: list[list[str]] = [[] for _ in groups]
+        for node, group in zip(cluster.node_names, cluster.node_groups, strict=True):
+            of_group[group] += [node] if node in ready else []
         counts = tuple(map(len, of_group))
         if not any(counts):
             return None
-        if counts not in self._results:
-            options = replace(self._options, time_limit_s=self._deadline.left_s)
-            result = solve(self.instance.with_nodes(counts), options, self._report)
+        if counts not in self.results:
+            options = replace(self.options, time_limit_s=self.deadline.left_s)
+            result = solve(self.instance.with_nodes(counts), options, self.report)
             if result.termination is Termination.INTERRUPTED:
                 raise KeyboardInterrupt
             if result.status is Status.UNKNOWN:
                 pairs = zip(counts, groups, strict=True)
-                parts = ", ".join(f"{count} {group.name}" for count, group in pairs)
+                parts = ", ".join(f"{count} {nodes.name}" for count, nodes in pairs)
                 raise NoTimeError(f"no plan found for {parts} within the limit; raise --time-limit")
-            self._results[counts] = result
-        result = self._results[counts]
+            self.results[counts] = result
+        result = self.results[counts]
         if result.plan is None or result.step_time_ns is None:
             return None
         present = [nodes for nodes in of_group if nodes]
         used = zip(result.plan.config.nodes_used, present, strict=True)
-        nodes = frozenset(node for count, group in used for node in group[:count])
+        nodes = frozenset(node for count, names in used for node in names[:count])
         return nodes, result.step_time_ns
 
 
@@ -227,7 +222,7 @@ def planned_policy(
     sources = ["step times: best plan of every number of nodes, replicas alike", f"costs: {source}"]
     if recovery.checkpoints is None:
         sources += ["memory: half for the layers of a node's successor", NO_CHECKPOINTS]
-    return Policy(name, reconfigure, recovery, workload.global_batch, tuple(sources))
+    return Policy(reconfigure, recovery, workload.global_batch, tuple(sources))
 
 
 @dataclass(frozen=True)

@@ -78,7 +78,6 @@ class Recovery:
 class Policy:
     """A way to train and to recover, ready to be replayed. sources: where its figures come from."""
 
-    name: str
     reconfigure: Reconfigure
     recovery: Recovery
     samples_per_step: int

@@ -4,7 +4,7 @@ import json
 import os
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
@@ -28,7 +28,7 @@ FIGURES = "memory=24 GiB,memory_bandwidth=1000 GB/s,link=32 GB/s,bf16=150 TFLOP/
 class UnknownGpuError(InstanceError):
     """A GPU type that the catalogue does not have; `example`: how to describe it."""
 
-    def __init__(self, where: str, name: str, names: Iterable[str]) -> None:
+    def __init__(self, where: str, name: str, names: Collection[str]) -> None:
         super().__init__(where, f"the GPU {shown(name)}", ", ".join(names))
         text = f"name={re.sub(r'[^A-Za-z0-9 .-]', '-', name)},{FIGURES}"
         self.example = [f'--gpu "{text}" writes into the instance:', *parse_gpu(text)[1]]
@@ -48,7 +48,7 @@ class Machines:
     price: tuple[str, ...] = ()
 
 
-def parse_machines(text: str, names: Iterable[str]) -> Machines:
+def parse_machines(text: str, names: Collection[str]) -> Machines:
     """The machines of a text such as 4x8xH100@400 Gbit/s; 8xH100 is one node.
 
     Raises InstanceError for another form, and for a GPU that is not among the catalogue's names.
@@ -63,12 +63,11 @@ def parse_machines(text: str, names: Iterable[str]) -> Machines:
     return Machines(int(nodes or 1), int(gpus), gpu, network and network.strip())
 
 
-def catalogue_name(name: str, names: Iterable[str], where: str) -> str:
+def catalogue_name(name: str, names: Collection[str], where: str) -> str:
     """The GPU type that somebody calls so: NVIDIA A100-SXM4-80GB is A100-80, rtx3090 RTX-3090.
 
     Raises InstanceError for an unknown name, and for one that leaves the memory open.
     """
-    names = tuple(names)
     if name in names:
         return name
     words = [word for word in re.split(r"[^a-z0-9]+", name.lower()) if word]
@@ -110,7 +109,7 @@ def parse_gpu(text: str) -> tuple[GpuType, list[str]]:
     return gpu, ["      gpu:", *(f"        {line}" for line in lines)]
 
 
-def detected_machines(names: Iterable[str]) -> Machines:
+def detected_machines(names: Collection[str]) -> Machines:
     """One node: this machine.
 
     Raises PlannerError without nvidia-ml-py or a driver, for no GPU, and for GPUs of two types.
@@ -129,7 +128,6 @@ def detected_machines(names: Iterable[str]) -> Machines:
         raise PlannerError(f"--detect: {error}; write --nodes instead") from None
     if not devices:
         raise PlannerError("--detect: this machine has no NVIDIA GPU; write --nodes instead")
-    names = tuple(names)
     types = sorted({catalogue_name(device, names, "--detect") for device in devices})
     if len(types) > 1:
         raise InstanceError("--detect", f"GPUs of {' and '.join(types)}", "one type per node")
@@ -142,14 +140,14 @@ _PRODUCTS = ("nvidia.com/gpu.product", "cloud.google.com/gke-accelerator")
 _COUNT, _CAPACITY = "nvidia.com/gpu.count", "nvidia.com/gpu"
 
 
-def kubernetes_machines(path: Path, names: Iterable[str]) -> list[Machines]:
+def kubernetes_machines(path: Path, names: Collection[str]) -> list[Machines]:
     """The machines of a Kubernetes cluster that are ready and take pods, equal ones together.
 
     Raises InstanceError, with the node, for a file of another kind, a GPU that is not known, and
     slices of GPUs.
     """
     document = parse_json(read_text(path, _NODES), str(path), _NODES)
-    names, counts = tuple(names), Counter[tuple[int, str]]()
+    counts = Counter[tuple[int, str]]()
     for node in _list(_field(document, "items")):
         labels, status = _field(node, "metadata", "labels"), _field(node, "status")
         conditions = _list(_field(status, "conditions"))
@@ -192,14 +190,13 @@ _RANGE = re.compile(r"\[([\d,-]+)\]")
 _NUMBERS = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?")
 
 
-def slurm_machines(path: Path, names: Iterable[str]) -> list[Machines]:
+def slurm_machines(path: Path, names: Collection[str]) -> list[Machines]:
     """The machines that work, equal ones together, in order of their first node.
 
     Raises InstanceError, with the line, for a file of another kind or a GPU that is not known.
     """
     text = read_text(path, _TABLES)
     read = _of_scontrol if "NodeName=" in text else _of_sinfo
-    names = tuple(names)
     nodes: dict[str, tuple[int, str]] = {}  # by name: sinfo lists a node once per partition
     for line, node, gres in read(text):
         types = _GPUS.findall(gres)

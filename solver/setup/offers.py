@@ -5,7 +5,7 @@ USD per hour of an instance: https://github.com/skypilot-org/skypilot-catalog.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import cache
@@ -34,9 +34,8 @@ class Offer(NamedTuple):
     gpu: str  #: a name of the catalogue
 
 
-def read_offers(path: Path, names: Iterable[str]) -> Iterator[Offer]:
+def read_offers(path: Path, names: Collection[str]) -> Iterator[Offer]:
     """Every offer with GPUs of the catalogue and a price. Raises InstanceError for another file."""
-    names = tuple(names)
 
     @cache
     def gpu_of(accelerator: str, memory_mib: str) -> str | None:
@@ -65,7 +64,7 @@ def read_offers(path: Path, names: Iterable[str]) -> Iterator[Offer]:
 
 
 def with_prices(
-    path: Path, machines: Sequence[Machines], names: Iterable[str], region: str | None
+    path: Path, machines: Sequence[Machines], names: Collection[str], region: str | None
 ) -> list[Machines]:
     """The machines with what they cost in one region, that where all together cost least.
 

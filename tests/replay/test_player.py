@@ -63,7 +63,7 @@ def test_replays_are_the_recorded_ones(
         step_ns = {n: rng.randint(1, 12) for n in range(rng.randint(1, 3), 14)}
         pause_ns = {n: rng.randint(0, 15) for n in range(14)}
         recovery = Recovery(in_flight, checkpoints, rng.choice((0, 2, 6)), 150, rng.randint(0, 20))
-        run = replay(trace, Policy("random", by_count(step_ns, pause_ns), recovery, 1))
+        run = replay(trace, Policy(by_count(step_ns, pause_ns), recovery, 1))
         assert [run.spans[0].start_ns, run.spans[-1].end_ns] == [0, trace.end_ns]
         assert all(a.end_ns == b.start_ns for a, b in pairwise(run.spans))
         spans = [[span.cause, span.end_ns, span.nodes, span.steps] for span in run.spans]
@@ -83,7 +83,7 @@ def played(
     kinds: dict[str, EventKind] = {"fail": "fail", "join": "join"}
     listed = [text.split() for text in events.split(",") if text]
     trace = Trace(FOUR, tuple(Event(int(t), node, kinds[k]) for t, node, k in listed), end_ns)
-    return replay(trace, Policy("by hand", reconfigure, recovery, 1), stop)
+    return replay(trace, Policy(reconfigure, recovery, 1), stop)
 
 
 def outcome(run: Replay) -> tuple[int, dict[str, int]]:

@@ -164,10 +164,10 @@ def test_every_number_of_nodes_is_planned_once(monkeypatch: pytest.MonkeyPatch) 
     assert nodes <= names - {instance.cluster.node_names[-1]}
     gaps = {
         i: replace(result, status=Status.FEASIBLE, bound=result.objective * (1 - 0.1 * i))
-        for i, result in enumerate(planner._results.values(), 1)
+        for i, result in enumerate(planner.results.values(), 1)
         if result.objective
     }
-    planner._results |= {(i,): result for i, result in gaps.items()}
+    planner.results.update({(i,): result for i, result in gaps.items()})
     assert planner.summary == "4 plans, 2 proved to be the best, largest gap 20.00%"
     unknown = planless_result(Status.UNKNOWN, Termination.TIME_LIMIT)
     monkeypatch.setattr("solver.replay.policies.solve", lambda *_: unknown)
