@@ -63,11 +63,16 @@ def run(model: cp_model.CpModel, options: SolveOptions, lean: bool = False) -> O
     limit_s = options.time_limit_s
     early = limit_s is None or engine.wall_time < limit_s - EARLY_S
     stopped_by = Termination.INTERRUPTED if early else Termination.TIME_LIMIT
+    # From the integer that CP-SAT itself keeps: its float may be a step of doubles too high
+    bound = None
+    if status is not Status.INFEASIBLE and math.isfinite(engine.best_objective_bound):
+        proved: int = engine.response_proto.inner_objective_lower_bound
+        bound = proved + round(model.proto.objective.offset)
     return Outcome(
         status=status,
         termination=Termination.CLOSED if closed else stopped_by,
         objective=round(engine.objective_value) if has_solution else None,
-        bound=None if status is Status.INFEASIBLE else _bound(model, engine),
+        bound=bound,
         runtime_s=engine.wall_time,
         values=tuple(engine.response_proto.solution) if has_solution else None,
     )
@@ -80,14 +85,3 @@ def write(model: cp_model.CpModel, path: Path) -> None:
         raise OSError(f"CP-SAT could not write {path.name}")
     if path.suffix == ".pbtxt":
         path.write_text(NOTE + path.read_text())
-
-
-def _bound(model: cp_model.CpModel, engine: cp_model.CpSolver) -> int | None:
-    """The proved bound of an integer objective; None if there is none.
-
-    From the integer that CP-SAT itself keeps: its float may be a step of doubles too high.
-    """
-    if not math.isfinite(engine.best_objective_bound):
-        return None
-    proved: int = engine.response_proto.inner_objective_lower_bound
-    return proved + round(model.proto.objective.offset)

@@ -182,13 +182,6 @@ def _error(columns: _Columns, bound: float) -> float:
     return DUAL_TOLERANCE * float(ranges.sum()) + TOLERANCE * (1 + abs(bound) * 1e-6)
 
 
-def _bound_ns(columns: _Columns, proved: float) -> int | None:
-    """Least integer that the proved bound of an integer objective allows."""
-    if not math.isfinite(proved):
-        return None
-    return max(0, math.ceil((proved - _error(columns, proved)) * columns.unit_ns))
-
-
 def run(model: pulp.LpProblem, options: SolveOptions) -> Outcome:
     """What HiGHS finds out about a model that minimises a time in ns, whole in every solution.
 
@@ -249,7 +242,9 @@ def _outcome(engine: Any, columns: _Columns) -> Outcome:
     proved = info.mip_dual_bound if columns.whole.any() else info.objective_function_value
     if not columns.whole.any() and not optimal:
         proved = -math.inf
-    bound = _bound_ns(columns, proved)
+    bound = None  # else the least integer that the proved bound of an integer objective allows
+    if math.isfinite(proved):
+        bound = max(0, math.ceil((proved - _error(columns, proved)) * columns.unit_ns))
     if not has_solution:
         return Outcome(Status.UNKNOWN, Termination.TIME_LIMIT, runtime_s, bound=bound)
     return Outcome(

@@ -35,8 +35,7 @@ class Corrected:
         """Of the steps' degrees and micro-batches, in the planned model."""
         workload = self.instance.workload
         width, s = workload.hidden_size, workload.sequence_length
-        every = (shape for step in self.steps for shape in step.shapes)
-        shapes = {shape._replace(width=width, sequence_length=s) for shape in every}
+        shapes = {each._replace(width=width, sequence_length=s) for each in self.fit.shapes}
         return {kernels: self.fit.factors(kernels) for kernels in sorted(shapes)}
 
     @property
