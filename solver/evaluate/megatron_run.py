@@ -310,12 +310,12 @@ def _layout(flags: Settings, text: str, instance: Instance, pp: int) -> list[int
     """Layers of every piece; Megatron-LM takes empty ones, and leaves such ranks without work."""
     num_mtp = instance.workload.mtp_layers
     try:
-        stages = parsed(text, pp, instance.workload.num_blocks, num_mtp)
+        layout = parsed(text, pp, instance.workload.num_blocks, num_mtp)
     except ValueError as error:
         allowed = f"E, then {instance.workload.num_blocks} t, then L, in n * {pp} pieces apart by |"
         raise flags.error(Flag.LAYOUT, allowed, f": {error}") from None
-    pieces = [len(stages[i % pp][i // pp]) for i in range(pp * len(stages[0]))]
-    if num_mtp and stages[-1][-1].count("mtp") < num_mtp:
+    pieces = list(map(len, layout))
+    if layout[-1].count("m") < num_mtp:
         allowed = "layers m in the piece of the loss: plans have them in the head"
         raise flags.error(Flag.LAYOUT, allowed)
     pieces[-1] -= num_mtp

@@ -25,8 +25,8 @@ from formulations.space.launch import first_blocks
 from solver.export.job import Job, Piece, launcher_files
 from solver.files import fields_of, table_beside
 
-#: Letters of the grammar, with Megatron-LM's names.
-LAYERS = {"E": "embedding", "t": "decoder", "m": "mtp", "L": "loss"}
+#: Letters of the grammar.
+LAYERS = "EtmL"
 _REPEATED = (re.compile(r"\(([^)]+)\)\*(\d+)"), re.compile(r"(.)\*(\d+)"))
 _MOST = 1 << 20  # letters of a layout that is written out
 
@@ -41,8 +41,8 @@ def written(pieces: Sequence[Piece], num_mtp: int = 0) -> str:
     )
 
 
-def parsed(text: str, pp: int, num_layers: int, num_mtp: int = 0) -> list[list[list[str]]]:
-    """By pp rank, by chunk, the layers by name, as Megatron-LM reads a layout.
+def parsed(text: str, pp: int, num_layers: int, num_mtp: int = 0) -> list[str]:
+    """The pieces, a letter per layer, as Megatron-LM reads a layout.
 
     Raises ValueError, in words, where it would refuse.
     """
@@ -73,7 +73,7 @@ def parsed(text: str, pp: int, num_layers: int, num_mtp: int = 0) -> list[list[l
         raise ValueError(f"layers m in {len(predicting)} pieces, where one has all {num_mtp}")
     if predicting and predicting[0] < len(pieces) - pp:
         raise ValueError("layers m in a piece that is not the last chunk of its rank")
-    return [[[LAYERS[letter] for letter in piece] for piece in pieces[k::pp]] for k in range(pp)]
+    return pieces
 
 
 #: By name; True: the flag alone; False or None: left out.

@@ -68,9 +68,8 @@ def of_megatron(options: Mapping[str, Any], job: Job) -> Read:
     dp, blocks = job.world // (tp * pp * cp) * cp, int(options["num_layers"])
     micro, total = (int(options[f"{name}_batch_size"]) for name in ("micro", "global"))
     layout = options.get("pipeline_model_parallel_layout") or f"E{'t' * blocks}L"
-    stages = parsed(layout, pp, blocks, layout.count("m"))
-    pieces = [stages[i % pp][i // pp] for i in range(len(stages[0]) * pp)]
-    ends = [*accumulate(len(piece) - piece.count("mtp") for piece in pieces)]
+    pieces = parsed(layout, pp, blocks, layout.count("m"))
+    ends = [*accumulate(len(piece) - piece.count("m") for piece in pieces)]
     copies, rest = divmod(total, micro * dp // cp)
     assert rest == 0
     return Read(grid(tp, dp, pp), ends, copies, total)

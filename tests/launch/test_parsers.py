@@ -44,7 +44,9 @@ def test_megatron_core_reads_the_layout(job: Job) -> None:
     text = written(job.pieces)
     layout = layouts.PipelineParallelLayerLayout.from_str(text, job.config.pp)
     layout.validate_layer_layout(num_layers=job.num_blocks, mtp_num_layers=None)
-    found = [[[one.name for one in chunk] for chunk in rank] for rank in layout.layout]
+    ranks, letters = layout.layout, {"embedding": "E", "decoder": "t", "loss": "L"}
+    chunks = [rank[c] for c in range(len(ranks[0])) for rank in ranks]
+    found = ["".join(letters[one.name] for one in chunk) for chunk in chunks]
     assert found == parsed(text, job.config.pp, job.num_blocks)
 
 
