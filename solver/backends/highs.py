@@ -140,15 +140,6 @@ def _configure(engine: Any, options: SolveOptions) -> None:
             raise ValueError(f"HiGHS refuses option {name} = {value}")
 
 
-def _start_from_hint(engine: Any, model: pulp.LpProblem) -> None:
-    """Gives HiGHS the initial values of the literals that have one."""
-    variables = enumerate(model.variables())
-    hinted = {n: v.varValue for n, v in variables if v.varValue is not None}
-    if hinted:
-        indices = np.array(list(hinted), dtype=np.int32)
-        engine.setSolution(len(hinted), indices, np.array(list(hinted.values()), dtype=np.float64))
-
-
 def _solve(engine: Any) -> None:
     """Runs in a thread, so that Ctrl-C and time limits reach us; they end the run first.
 
@@ -203,7 +194,11 @@ def run(model: pulp.LpProblem, options: SolveOptions) -> Outcome:
         native, columns = _scaled(model, longer * UNIT_NS)
     if engine.passModel(native) == highspy.HighsStatus.kError:
         raise ValueError("HiGHS refuses the model")
-    _start_from_hint(engine, model)
+    # The initial values of the literals that have one
+    hinted = {n: v.varValue for n, v in enumerate(model.variables()) if v.varValue is not None}
+    if hinted:
+        indices = np.array(list(hinted), dtype=np.int32)
+        engine.setSolution(len(hinted), indices, np.array(list(hinted.values()), dtype=np.float64))
     _solve(engine)
     return _outcome(engine, columns)
 

@@ -15,7 +15,7 @@ import csv
 import io
 import re
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import groupby
@@ -218,6 +218,13 @@ def template(file: str) -> str:
     return beside("solver.export", f"templates/{file}.txt")
 
 
+def table_text(rows: Iterable[Sequence[object]]) -> str:
+    """Rows as the text of a CSV file."""
+    page = io.StringIO()
+    csv.writer(page, lineterminator="\n").writerows(rows)
+    return page.getvalue()
+
+
 def assignments(text: str) -> Iterator[tuple[str, ast.expr, int]]:
     """What a module assigns: name, expression, line; fields of `cfg` and `config` without these."""
     for node in ast.walk(ast.parse(text)):
@@ -272,15 +279,11 @@ def launcher_files(
         names=", ".join(host.name for host in hosts),
     )
     slurm = template(SLURM).format(job=word(job.instance.name), nnodes=len(hosts), usage=usage)
-    table = io.StringIO()
-    csv.writer(table, lineterminator="\n").writerows([Rank._fields, *job.ranks])
-    names = "".join(f"{host.name}\n" for host in hosts)
     user_model = job if start else job.with_own_model
-    read_first = template(README).format(job=user_model, start=start or usage)
     return {
-        README: read_first,
+        README: template(README).format(job=user_model, start=start or usage),
         TORCHRUN: torchrun,
         SLURM: slurm,
-        HOSTS: names,
-        RANKS: table.getvalue(),
+        HOSTS: "".join(f"{host.name}\n" for host in hosts),
+        RANKS: table_text([Rank._fields, *job.ranks]),
     }

@@ -9,8 +9,6 @@ it drops parameters in between. Several shard groups are its hybrid sharding, HS
 of groups.
 """
 
-import csv
-import io
 from enum import StrEnum
 
 from formulations.instance.search import ScheduleName
@@ -19,7 +17,7 @@ from formulations.instance.targets import PUBLISHED
 from formulations.instance.workload import Recompute, padded_vocabulary
 from formulations.schedules.operations import Kind
 from formulations.schedules.registry import SCHEDULES, device_order
-from solver.export.job import IMPORTABLE, Job, Piece, launcher_files, template
+from solver.export.job import IMPORTABLE, Job, Piece, launcher_files, table_text, template
 from solver.files import fields_of, table_beside
 
 #: Its activation checkpointing for each way to recompute.
@@ -38,10 +36,8 @@ def files(job: Job) -> dict[str, str]:
     schedule = {}
     if config.pp > 1:
         lines.append(f'    config.{Field.CSV} = str(HERE / "{SCHEDULE}")')
-        page = io.StringIO()
         rows = schedule_rows(config.schedule, config.pp, config.vpp, job.micro_batches)
-        csv.writer(page, lineterminator="\n").writerows(rows)
-        schedule = {SCHEDULE: page.getvalue()}
+        schedule = {SCHEDULE: table_text(rows)}
     text = template(MODULE).format(title=job.title, layers=job.num_blocks, lines="\n".join(lines))
     usage = "--config NAME [ARGUMENTS]    (NAME: a function of planned_config.py)"
     command, start, written = '-m torchtitan.train --module planned_config "$@"', "", {}

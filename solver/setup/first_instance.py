@@ -277,14 +277,6 @@ class Training:
     global_batch: int
 
 
-def assumed_network(machines: Machines) -> tuple[str, str]:
-    """The network of such machines, a name of the link catalogue, and who has it."""
-    networks = table_beside("solver.setup", "networks.yaml")
-    system = networks["systems"].get(machines.gpu) if machines.gpus_per_node == 8 else None
-    network, owner = system or networks["all_else"]
-    return network, owner
-
-
 def instance_text(
     training: Training,
     machines: Sequence[Machines],
@@ -304,7 +296,7 @@ def instance_text(
         name, origin = model, f"catalogue: {json.dumps(model)}"
     types = [gpus[kind.gpu] for kind in machines]
     precision = next(p for p in _PRECISIONS if all(p in gpu.peak_flops for gpu in types))
-    lines = list[str]()
+    lines, networks = list[str](), table_beside("solver.setup", "networks.yaml")
     for i, kind in enumerate(machines):
         before = sum(other.gpu == kind.gpu for other in machines[:i])
         number = f"-{before + 1}" if before else ""
@@ -318,7 +310,8 @@ def instance_text(
         if kind.network is not None:
             lines.append(f"      inter_node: {json.dumps(kind.network)}")
         elif sum(each.nodes for each in machines) > 1:
-            network, owner = assumed_network(kind)
+            system = networks["systems"].get(kind.gpu) if kind.gpus_per_node == 8 else None
+            network, owner = system or networks["all_else"]
             assumed = f"assumed, as {owner}; or such as 400 Gbit/s"
             lines.append(f"      inter_node: {network}  # {assumed}")
         prices = kind.price or ("# price: 30 USD/h  # of one node",)

@@ -11,7 +11,7 @@ from formulations.errors import PlannerError
 from formulations.instance.machines import gpu_catalogue
 from solver.cli import app
 from solver.setup import first_instance
-from solver.setup.first_instance import Machines, Training, assumed_network, instance_text
+from solver.setup.first_instance import Machines, Training, instance_text
 from tests.conftest import ROOT
 from tests.recorded import as_recorded, digest
 from tests.refusals import check_refusals, refusal, refusals
@@ -132,7 +132,8 @@ def test_text_of_an_instance() -> None:
     assert "# assumed, as machines of many clouds" in text
     one = instance_text(Training("gpt2", 128, 8), [Machines(1, 8, "H100")], GPUS, Path())
     assert "inter_node" not in yaml.safe_load(one)["cluster"]["groups"][0]
-    whole, other = Machines(2, 8, "H100"), Machines(2, 4, "H100")
-    assert assumed_network(whole) == ("InfiniBand 8x NDR", "a DGX H100")
-    assert assumed_network(other)[0] == "Ethernet 100G"
+    machines = [Machines(2, 8, "H100"), Machines(2, 4, "H100")]
+    whole = instance_text(Training("gpt2", 128, 8), machines, GPUS, Path())
+    assert "inter_node: InfiniBand 8x NDR  # assumed, as a DGX H100" in whole
+    assert yaml.safe_load(whole)["cluster"]["groups"][1]["inter_node"] == "Ethernet 100G"
     as_recorded("written", {"one": digest(one), "several": digest(text)})
