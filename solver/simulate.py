@@ -58,10 +58,8 @@ class Times:
     @property
     def transfers(self) -> Array:
         """[2S - 1, N] arrival delays: forward, backward, and a zero row for no transfer."""
-        none = np.zeros_like(self.forward[:1])
-        if self.blocking:
-            return np.concatenate([0 * self.send, 0 * self.back, none])
-        return np.concatenate([self.send, self.back, none])
+        delays = np.concatenate([self.send, self.back, np.zeros_like(self.forward[:1])])
+        return 0 * delays if self.blocking else delays
 
 
 def simulate(graph: ScheduleGraph, times: Times) -> Array:

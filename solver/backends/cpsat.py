@@ -24,13 +24,6 @@ NOTE = """\
 # 9.15, which otherwise loses optima, google/or-tools#5293).
 """
 
-_STATUS = {
-    cp_model.OPTIMAL: Status.OPTIMAL,
-    cp_model.FEASIBLE: Status.FEASIBLE,
-    cp_model.INFEASIBLE: Status.INFEASIBLE,
-    cp_model.UNKNOWN: Status.UNKNOWN,
-}
-
 
 def run(model: cp_model.CpModel, options: SolveOptions, lean: bool = False) -> Outcome:
     """What CP-SAT finds out about a model that minimises an integer >= 0.
@@ -54,9 +47,9 @@ def run(model: cp_model.CpModel, options: SolveOptions, lean: bool = False) -> O
     if options.time_limit_s is not None:
         engine.parameters.max_time_in_seconds = max(options.time_limit_s, 0.0)
     code = engine.solve(model)
-    if code not in _STATUS:
+    if code == cp_model.MODEL_INVALID:
         raise ValueError(f"CP-SAT refuses the model: {model.validate()}")
-    status = _STATUS[code]
+    status = Status[engine.status_name(code)]  # its names are ours
     has_solution = status in (Status.OPTIMAL, Status.FEASIBLE)
     closed = status in (Status.OPTIMAL, Status.INFEASIBLE)
     # Time, or Ctrl-C, which CP-SAT keeps to itself
