@@ -25,7 +25,7 @@ from formulations.instance.load import load_instance
 from formulations.units import parse_quantity
 from solver.options import PolicyName, SolveOptions
 from solver.replay.player import Replay, replay
-from solver.replay.policies import InstancePolicies, PolicyOptions, fleet_policy
+from solver.replay.policies import InstancePolicies, PolicyOptions
 from solver.replay.policy import Policy
 from solver.replay.trace import Event, Trace, length_ns, regular_trace
 from solver.report.fleet import replay_picture
@@ -69,8 +69,7 @@ def policy_of(policies: InstancePolicies, name: Name, trace: Trace) -> Policy:
     """The policy of that name; oobleck takes the fleet with the shortest step, as in its paper."""
     if name != "oobleck":
         return policies.of(name, trace)
-    options = policies.options
-    return fleet_policy(policies.fleets, options.in_flight, options.pause_ns, ENDLESS_NS)
+    return policies.of("ours", trace, ENDLESS_NS)
 
 
 def measured(

@@ -120,30 +120,6 @@ class FleetPlanner:
         )
 
 
-def fleet_policy(
-    planner: FleetPlanner, in_flight: InFlight, pause_ns: int | None, expected_ns: int
-) -> Policy:
-    """How `ours` trains and recovers the planner's instance.
-
-    pause_ns: of a recovery besides copying layers; None: all that was published for a model of this
-    size. expected_ns: time to the next failure that it reckons with.
-    """
-    workload = planner.instance.workload
-    usual_ns, recovery, source = recovery_of_size("ours", workload.parameters, in_flight)
-    horizon = Horizon(expected_ns, usual_ns if pause_ns is None else pause_ns)
-
-    sources = (
-        "step times: fleets of templates, sequences per micro-batch: "
-        f"{planner.micro_batch}, {planner.faults + 1} pipelines at least, gradients added up "
-        "after the last backward",
-        f"costs: {source}" if pause_ns is None else "costs: the stated pause",
-        "copies: over the links between nodes, on top",
-        NO_CHECKPOINTS,
-    )
-    reconfigure = partial(planner.next, horizon=horizon)
-    return Policy(reconfigure, recovery, workload.global_batch, sources)
-
-
 @dataclass(frozen=True)
 class Planner:
     """The best plan for every number of nodes per group, found when it is first asked for.
@@ -198,33 +174,6 @@ class Planner:
         return nodes, result.step_time_ns
 
 
-def planned_policy(
-    planner: Planner, name: PolicyName, in_flight: InFlight, pause_ns: int | None = None
-) -> Policy:
-    """How `restart` or `redundancy` trains and recovers the planner's instance.
-
-    pause_ns: after a failure; None: as published for a model of this size. With redundancy a step
-    takes 4/3 of the time, for the redundant forward passes; that they may hide in bubbles is left
-    out. It survives failures without checkpoints: its planner leaves room for successors' layers.
-    """
-    workload = planner.instance.workload
-    usual_ns, recovery, source = recovery_of_size(name, workload.parameters, in_flight)
-    numerator, denominator = REDUNDANT_WORK if name == "redundancy" else (1, 1)
-
-    def reconfigure(_: Configuration | None, ready: frozenset[str]) -> Configuration | None:
-        best = planner.plan(ready)
-        if best is None:
-            return None
-        nodes, step_ns = best
-        step_ns = ceil_div(step_ns * numerator, denominator)
-        return Configuration(nodes, step_ns, usual_ns if pause_ns is None else pause_ns)
-
-    sources = ["step times: best plan of every number of nodes, replicas alike", f"costs: {source}"]
-    if recovery.checkpoints is None:
-        sources += ["memory: half for the layers of a node's successor", NO_CHECKPOINTS]
-    return Policy(reconfigure, recovery, workload.global_batch, tuple(sources))
-
-
 @dataclass(frozen=True)
 class PolicyOptions:
     """What may be chosen.
@@ -252,22 +201,62 @@ class InstancePolicies:
         self._planners: dict[str, Planner] = {}
         self.deadline = Deadline(options.search.time_limit_s)
 
-    def of(self, name: PolicyName, trace: Trace) -> Policy:
-        """The policy of that name for a run of `trace`. Raises NoPlanError, exit code 3."""
-        chosen = self.options
+    def of(self, name: PolicyName, trace: Trace, horizon_ns: int | None = None) -> Policy:
+        """How the policy of that name trains and recovers the instance in a run of `trace`.
+
+        horizon_ns: in place of the chosen one. With redundancy a step takes 4/3 of the time, for
+        the redundant forward passes; that they may hide in bubbles is left out. Raises NoPlanError,
+        exit code 3.
+        """
+        chosen, workload = self.options, self.instance.workload
+        usual_ns, recovery, source = recovery_of_size(name, workload.parameters, chosen.in_flight)
+        pause_ns = usual_ns if chosen.pause_ns is None else chosen.pause_ns
         if name == "ours":
             failures = sum(event.kind == "fail" for event in trace.events)
-            expected_ns = chosen.horizon_ns or trace.end_ns // (failures + 1)
-            return fleet_policy(self.fleets, chosen.in_flight, chosen.pause_ns, expected_ns)
+            expected_ns = horizon_ns or chosen.horizon_ns or trace.end_ns // (failures + 1)
+            fleets = self.fleets
+            sources = [
+                "step times: fleets of templates, sequences per micro-batch: "
+                f"{fleets.micro_batch}, {fleets.faults + 1} pipelines at least, gradients added up "
+                "after the last backward",
+                f"costs: {source}" if chosen.pause_ns is None else "costs: the stated pause",
+                "copies: over the links between nodes, on top",
+                NO_CHECKPOINTS,
+            ]
+            next_fleet = partial(fleets.next, horizon=Horizon(expected_ns, pause_ns))
+            return Policy(next_fleet, recovery, workload.global_batch, tuple(sources))
+
+        planner = self._planner(name)
+        numerator, denominator = REDUNDANT_WORK if name == "redundancy" else (1, 1)
+
+        def next_plan(_: Configuration | None, ready: frozenset[str]) -> Configuration | None:
+            best = planner.plan(ready)
+            if best is None:
+                return None
+            nodes, step_ns = best
+            return Configuration(nodes, ceil_div(step_ns * numerator, denominator), pause_ns)
+
+        plans = "step times: best plan of every number of nodes, replicas alike"
+        sources = [plans, f"costs: {source}"]
+        if recovery.checkpoints is None:
+            sources += ["memory: half for the layers of a node's successor", NO_CHECKPOINTS]
+        return Policy(next_plan, recovery, workload.global_batch, tuple(sources))
+
+    def _planner(self, name: PolicyName) -> Planner:
+        """Of the plans of a policy.
+
+        Redundancy survives failures without checkpoints: layers of a node's successor take as much
+        memory again, so that plans have half of it. Parts of an optimizer state would be lost with
+        their node.
+        """
         if name not in self._planners:
             instance = self.instance
             if name == "redundancy":
-                # Layers of a node's successor take as much memory again, so that plans have half
-                # of it. Parts of an optimizer state would be lost with their node.
                 free = (1 + instance.limits.memory_headroom) / 2
                 instance = instance.but(search={"zero": (0,)}, limits={"memory_headroom": free})
-            self._planners[name] = Planner(instance, chosen.search, self._report, self.deadline)
-        return planned_policy(self._planners[name], name, chosen.in_flight, chosen.pause_ns)
+            search = self.options.search
+            self._planners[name] = Planner(instance, search, self._report, self.deadline)
+        return self._planners[name]
 
     @property
     def summary(self) -> str | None:
