@@ -199,8 +199,7 @@ class Fit:
             tables = (measured.blocks, measured.ends) if measured else ({}, {})
             for k, (cells, spread) in enumerate(zip(tables, (blocks, ENDS), strict=True)):
                 covariance[k, :, k, :][at] += posterior(cells, shapes, spread)[1]
-            for k, other in product(range(2), repeat=2):
-                covariance[k, :, other, :][at] += MACHINE**2
+            covariance[np.ix_((0, 1), rows, (0, 1), rows)] += MACHINE**2
         covariance[2, :, 2, :] = NETWORK**2
         if self.kept == "layers":
             covariance[2] = 0.0
@@ -233,8 +232,7 @@ class Fit:
         if all(shape.gpu != kernels.gpu for shape in self.shapes):
             return NEUTRAL
         means = self._weights(kernels)[0] @ np.linalg.solve(self.joint, self.log_ratios)
-        least, most = log(LEAST_FACTOR), log(MOST_FACTOR)
-        return Factors(*(min(max(float(mean), least), most) for mean in means))
+        return Factors(*means.clip(log(LEAST_FACTOR), log(MOST_FACTOR)).tolist())
 
     def deviations(self, kernels: Kernels) -> tuple[Floats, Floats]:
         """[factor] of the log factors of a shape, before and after the steps."""

@@ -18,7 +18,7 @@ Every instant of the run belongs to one cause, so the times by cause add up to t
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import Literal, get_args
 
@@ -46,13 +46,13 @@ class Span:
     steps: int = 0
 
 
+@dataclass
 class History:
     """Spans without gaps; the steps in those since the last whole checkpoint may still be lost."""
 
-    def __init__(self) -> None:
-        self.spans: list[Span] = []
-        self.unsaved_steps = 0
-        self._saved = 0  # spans up to the last whole checkpoint
+    spans: list[Span] = field(default_factory=list)
+    unsaved_steps: int = 0
+    saved_spans: int = 0  #: up to the last whole checkpoint
 
     def add(self, start_ns: int, end_ns: int, cause: Cause, nodes: int, steps: int = 0) -> None:
         """A span, unless it is empty. PlannerError if there are more than MOST_SPANS."""
@@ -66,11 +66,11 @@ class History:
 
     def save(self) -> None:
         """A checkpoint is whole."""
-        self._saved, self.unsaved_steps = len(self.spans), 0
+        self.saved_spans, self.unsaved_steps = len(self.spans), 0
 
     def roll_back(self) -> None:
         """All steps since the last whole checkpoint are lost."""
-        for i in range(self._saved, len(self.spans)):
+        for i in range(self.saved_spans, len(self.spans)):
             if self.spans[i].cause == "training":
                 self.spans[i] = replace(self.spans[i], cause="lost", steps=0)
         self.save()
