@@ -4,6 +4,7 @@ The only place that derives times, memory and money: `verify` compares a file's 
 """
 
 from collections import Counter
+from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
 
@@ -114,7 +115,7 @@ def plan_figures(
         "time_sources": tuple(sorted(tables.origins)),
         "node_order": tuple(names[n] for n in plan.node_order),
         "idle_nodes": tuple(name for n, name in enumerate(names) if n not in set(plan.node_order)),
-        "replicas": _replicas(instance, plan, costs),
+        "replicas": tuple(_replicas(instance, plan, costs)),
     }
 
 
@@ -127,11 +128,10 @@ def peak_flop_per_s(instance: Instance, config: Configuration) -> float:
     )
 
 
-def _replicas(instance: Instance, plan: Plan, costs: PlanCosts) -> tuple[ReplicaDocument, ...]:
+def _replicas(instance: Instance, plan: Plan, costs: PlanCosts) -> Iterator[ReplicaDocument]:
     """Replica r with its virtual stages s, each on device s mod pp."""
     cluster, pp, last = instance.cluster, costs.config.pp, costs.config.num_stages - 1
     memory = plan_memory(instance, plan)
-    replicas = []
     for r, replica in enumerate(plan.replicas):
         put_off = replica_times(costs, [r]).weight
         stages = []
@@ -159,8 +159,7 @@ def _replicas(instance: Instance, plan: Plan, costs: PlanCosts) -> tuple[Replica
                     memory=MemoryDocument(**memory[r][device]._asdict()),
                 )
             )
-        replicas.append(ReplicaDocument(micro_batches=replica.micro_batches, stages=tuple(stages)))
-    return tuple(replicas)
+        yield ReplicaDocument(micro_batches=replica.micro_batches, stages=tuple(stages))
 
 
 def build_document(result: Result, options: SolveOptions) -> PlanDocument:
