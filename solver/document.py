@@ -209,6 +209,12 @@ class PlanDocument(Envelope):
     closed_configs: tuple[ConfigRecord, ...]
     instance: Instance
 
+    @property
+    def planned(self) -> Configuration:
+        """The configuration of its plan, of a document that has one."""
+        assert self.config is not None
+        return self.config
+
     @model_validator(mode="after")
     def _check_extent(self) -> "PlanDocument":
         counts = [replica.micro_batches for replica in self.replicas]

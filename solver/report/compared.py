@@ -216,18 +216,18 @@ def _distance(document: PlanDocument, evaluation: Evaluation) -> Lines:
 
 def evaluation_json(document: PlanDocument, evaluation: Evaluation) -> dict[str, object]:
     """The same as data; memory by pipeline stage and replica."""
-    best, config = evaluation.best, document.config
+    best, config = evaluation.best, document.planned
     memory = ("node", "gpus", "memory_bytes", "memory_limit_bytes")
     return {
         "step_time_s": document.step_time_s,
         "fits": not evaluation.broken,
         "broken": list(evaluation.broken),
-        "config": config and config.model_dump(mode="json"),
+        "config": config.model_dump(mode="json"),
         "node_order": list(document.node_order),
         "memory": [
             {"replica": r, "stage": k, **stage.model_dump(mode="json", include={*memory})}
             for r, replica in enumerate(document.replicas)
-            for k, stage in enumerate(replica.stages[: config.pp if config else 0])
+            for k, stage in enumerate(replica.stages[: config.pp])
         ],
         "best": best
         and {

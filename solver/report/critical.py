@@ -100,13 +100,12 @@ def improvements(document: PlanDocument, step: Step) -> list[tuple[str, float]]:
 
 def busy_share(document: PlanDocument) -> float:
     """Part of the step that the GPUs of a plan compute, on average."""
-    assert document.config is not None
     busy = [
         replica.micro_batches * (stage.forward_s + stage.backward_s)
         for replica in document.replicas
         for stage in replica.stages
     ]
-    return sum(busy) / document.config.slots / (document.step_time_s or 1.0)
+    return sum(busy) / document.planned.slots / (document.step_time_s or 1.0)
 
 
 def summary(document: PlanDocument, step: Step) -> Lines:

@@ -39,7 +39,7 @@ def explanation(document: PlanDocument, answers: Sequence[Answer]) -> Parts:
         calibration_lines(document),
     )
     by_gain = by_saving(answers)
-    today = frozenset(able(document.instance, plan_of(document)) if document.config else ())
+    today = frozenset(able(document.instance, plan_of(document)))
     launch = {answer.change: _launch_change(answer, today) for answer in by_gain}
     columns = {
         "answer": answer_text,

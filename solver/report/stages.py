@@ -47,19 +47,9 @@ def placed(cluster: Cluster, stages: Iterable[StageDocument]) -> str:
     return "; ".join(f"{node_ranges(names)}: {gpus}" for gpus, names in nodes.items())
 
 
-def num_chunks(document: PlanDocument) -> int:
-    """Chunks of layers that every GPU of the plan runs."""
-    return 1 if document.config is None else document.config.vpp
-
-
-def num_stages(document: PlanDocument) -> int:
-    """Stages of GPUs, each with all its chunks."""
-    return len(document.replicas[0].stages) // num_chunks(document)
-
-
 def alike(document: PlanDocument) -> Iterator[AlikeStages]:
     """Stage by stage, chunk by chunk, replicas with equal figures together."""
-    pp = num_stages(document)
+    pp = document.planned.pp
     for s in sorted(range(len(document.replicas[0].stages)), key=lambda s: s % pp):
         groups: dict[tuple[int, StageDocument], list[int]] = defaultdict(list)
         for r, replica in enumerate(document.replicas):
@@ -81,7 +71,7 @@ def stage_table(document: PlanDocument) -> Grid:
     cluster = document.instance.cluster
     time = time_unit(max(max(stage.forward_s, stage.backward_s) for stage in stages))
     size = size_unit(max(stage.memory_limit_bytes for stage in stages))
-    chunks = num_chunks(document) > 1
+    chunks = document.planned.vpp > 1
     uneven = len({replica.micro_batches for replica in document.replicas}) > 1
     split = any(stage.weight_gradient_s for stage in stages)
     recomputed = any(stage.recomputed.blocks for stage in stages)
@@ -121,7 +111,7 @@ def stage_table(document: PlanDocument) -> Grid:
 
 def traffic_table(document: PlanDocument) -> Grid:
     """Transfers per micro-batch, by stage and chunk; syncs and optimizer per step, by stage."""
-    stages, chunks = all_stages(document), num_chunks(document) > 1
+    stages, chunks = all_stages(document), document.planned.vpp > 1
     send = time_unit(max(max(stage.send_forward_s, stage.send_backward_s) for stage in stages))
     update = time_unit(
         max(max(s.gradient_sync_s, s.embedding_sync_s, s.optimizer_s) for s in stages)
@@ -166,7 +156,7 @@ def placement_table(document: PlanDocument) -> Grid:
     """Every node of the cluster, those of the plan first in rank order, and what its GPUs run."""
     runs: dict[str, list[tuple[tuple[int, ...], int, int]]] = defaultdict(list)
     for r, replica in enumerate(document.replicas):
-        for k, stage in enumerate(replica.stages[: num_stages(document)]):
+        for k, stage in enumerate(replica.stages[: document.planned.pp]):
             runs[stage.node].append((stage.gpus, k, r))
     cluster = document.instance.cluster
     groups = dict(zip(cluster.node_names, cluster.node_groups, strict=True))

@@ -15,7 +15,6 @@ from solver.plan_figures import step_of
 from solver.report.layout import Grid
 from solver.report.naming import WORDS, layers_text
 from solver.report.quantities import node_ranges, percent, ranges, time_text, time_unit
-from solver.report.stages import num_chunks
 from solver.simulate import Operation, Step
 
 IDLE = "."
@@ -98,7 +97,7 @@ def text_timeline(document: PlanDocument, step: Step) -> Iterator[str]:
     width = COLUMNS - label - max(len(row.gpu_type) for row in rows) - 2
     legend = [f"{kind[0].upper()} {name}" for kind, name in _kind_names(document, rows).items()]
     legend.append(f"{IDLE} idle")
-    if num_chunks(document) > 1:
+    if document.planned.vpp > 1:
         legend.append("small letters: later chunks")
     yield f"one step of {end}; each letter stands for {time_text(total_s / width)}"
     yield ", ".join(legend)

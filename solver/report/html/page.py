@@ -23,7 +23,7 @@ from solver.report.layout import Grid, Labelled
 from solver.report.links import flow_table, link_rows, link_table, loads_of
 from solver.report.naming import WORDS, layers_text
 from solver.report.quantities import percent, significant, time_text
-from solver.report.stages import alike, memory_table, num_stages, stage_table, tightest
+from solver.report.stages import alike, memory_table, stage_table, tightest
 from solver.report.step import rows_of, timeline_data, timeline_table
 from solver.report.text import figures, heading_lines, outcome
 from solver.simulate import Step
@@ -42,8 +42,7 @@ def html_page(
     file: of the plan, for the commands that export it. other: a plan to compare with, and its
     file.
     """
-    assert document.config is not None
-    job = Job(document.instance.on(document.config.nodes_used), plan_of(document))
+    job = Job(document.instance.on(document.planned.nodes_used), plan_of(document))
     step = step_of(document)
     rows, spent, ranks = rows_of(document, step), by_type(document, step), places(job)
     memory = memory_table(document, {"used": "memory_bytes", "limit": "memory_limit_bytes"})
@@ -192,7 +191,7 @@ def plan_data(document: PlanDocument) -> dict[str, object]:
         ],
         "chain": [
             {
-                "stage": s % num_stages(document),
+                "stage": s % document.planned.pp,
                 "text": layers_text(workload, range(*stage.layers)),
                 "layers": stage.layers[1] - stage.layers[0],
                 "types": list(dict.fromkeys(r.stages[s].gpu_type for r in document.replicas)),
