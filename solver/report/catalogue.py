@@ -12,7 +12,7 @@ from formulations.units import GIB
 from solver.files import fields_of
 from solver.report.layout import Labelled, Parts, table_of
 from solver.report.naming import layers_text
-from solver.report.quantities import decimal_text, decimal_unit, significant, size_text, size_unit
+from solver.report.quantities import significant, size_text, size_unit, work_text, work_unit
 
 
 def _state_bytes(workload: Workload, parameters: int) -> int:
@@ -68,7 +68,7 @@ def workload_report(workload: Workload) -> Parts:
     weights = size_unit(largest * workload.parameter_bytes)
     state = size_unit(_state_bytes(workload, largest))
     kept = size_unit(max(layer.activation_bytes(1) for layer in places))
-    work = decimal_unit(max(layer.forward_flops for layer in places), "FLOP")
+    work = work_unit(max(layer.forward_flops for layer in places))
     layers = table_of(
         places,
         {"layers": place, "kind": lambda layer: layer.kind},
@@ -92,9 +92,9 @@ def workload_report(workload: Workload) -> Parts:
         ("step", f"{batch:,} sequences of {tokens:,} tokens, {workload.precision}"),
         (
             "FLOPs",
-            f"{decimal_text(workload.forward_flops, 'FLOP')} forward and "
-            f"{decimal_text(flops, 'FLOP')} forward and backward per sequence, "
-            f"{decimal_text(flops * batch, 'FLOP')} per step",
+            f"{work_text(workload.forward_flops)} forward and "
+            f"{work_text(flops)} forward and backward per sequence, "
+            f"{work_text(flops * batch)} per step",
         ),
         ("transfers", f"{message} per sequence from stage to stage, either way"),
     ]

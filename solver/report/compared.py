@@ -147,8 +147,7 @@ def difference(
     """Both plans in words, then every figure that is not 0 in both, and the difference."""
     lines, rows = [], []
     for name, plan in zip(names, (first, second), strict=True):
-        if plan.config is not None:
-            lines += [(name, config_text(plan, plan.config)), ("", batches_text(plan, plan.config))]
+        lines += [(name, config_text(plan)), ("", batches_text(plan))]
     for label, text, value in FIELDS:
         a, b = value(first), value(second)
         if a is None or b is None or not (a or b):

@@ -4,8 +4,6 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-_DECIMAL = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""))
-
 
 def significant(value: float, digits: int = 4) -> str:
     """The value with this many significant digits, thousands apart; never in exponent form."""
@@ -55,17 +53,14 @@ _SECONDS = Scale(((1.0, "s"), (1e-3, "ms"), (1e-6, "us"), (1e-9, "ns")))
 _BYTES = Scale(((1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"), (1, "B")))
 time_unit, time_text = _SECONDS.unit, _SECONDS.text  #: of seconds
 size_unit, size_text = _BYTES.unit, _BYTES.text  #: of bytes
+_PREFIXES = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""))
+work_unit = Scale([(factor, f"{prefix}FLOP") for factor, prefix in _PREFIXES]).unit
 
 
-def decimal_unit(largest: float, unit: str) -> Unit:
-    """The unit of a column, with a decimal prefix."""
-    return Scale([(factor, prefix + unit) for factor, prefix in _DECIMAL]).unit(largest)
-
-
-def decimal_text(value: float, unit: str) -> str:
-    """A value with a decimal prefix before its unit, such as "312 TFLOP/s"."""
-    factor, prefix = next((row for row in _DECIMAL if abs(value) >= row[0]), _DECIMAL[-1])
-    return f"{value / factor:.4g} {prefix}{unit}"
+def work_text(flop: float) -> str:
+    """Floating-point operations with a decimal prefix, such as "312 TFLOP"."""
+    unit = work_unit(flop)
+    return f"{flop / unit.factor:.4g} {unit.name}"
 
 
 def percent(share: float) -> str:

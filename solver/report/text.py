@@ -9,7 +9,7 @@ from rich.console import Group
 
 from formulations.instance import Instance, Workload
 from formulations.instance.targets import TARGETS
-from formulations.plan import Configuration, num_gpus
+from formulations.plan import num_gpus
 from formulations.space.launch import able
 from solver.document import PlanDocument
 from solver.plan_figures import plan_of, step_of
@@ -58,8 +58,9 @@ def lengths_lines(instance: Instance) -> Lines:
         yield "lengths", f"not looked at: {taken}; the command lengths does"
 
 
-def config_text(document: PlanDocument, config: Configuration) -> str:
+def config_text(document: PlanDocument) -> str:
     """Degrees and memory strategy in words."""
+    config = document.planned
     ways = {stage.recomputed.way for stage in stages.all_stages(document)}
     recompute = "recomputation where memory asks for it"
     if len(ways) == 1:
@@ -78,9 +79,9 @@ def config_text(document: PlanDocument, config: Configuration) -> str:
     )
 
 
-def batches_text(document: PlanDocument, config: Configuration) -> str:
+def batches_text(document: PlanDocument) -> str:
     """Micro-batches and schedule in words."""
-    counts = [replica.micro_batches for replica in document.replicas]
+    config, counts = document.planned, [replica.micro_batches for replica in document.replicas]
     fewer = f"{min(counts):,} to " if min(counts) < max(counts) else ""
     size = counted(config.micro_batch, "sequence")
     schedule = f"{WORDS['schedule'][config.schedule]} schedule"
@@ -97,8 +98,8 @@ def heading_lines(document: PlanDocument) -> Lines:
     yield "layers", chain_text(workload)
     yield "cluster", cluster_text(instance)
     if config is not None:
-        yield "plan", config_text(document, config)
-        yield "", batches_text(document, config)
+        yield "plan", config_text(document)
+        yield "", batches_text(document)
         if degrees := naming.by_group(document.instance, config):
             yield "degrees", degrees
 
