@@ -6,7 +6,7 @@ others in canonical form, so that none can be changed unnoticed.
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from importlib import resources
 from pathlib import Path
 from typing import Any, ClassVar, Self, TypeVar, get_args
@@ -95,7 +95,7 @@ def read_one_of(kinds: Sequence[type[E]], path: Path) -> E:
     return kinds[names.index(written)].parse(text, fields, name)
 
 
-def joined_names(kinds: Sequence[str]) -> str:
+def joined_names(kinds: Iterable[str]) -> str:
     """Such as "a plan, front or lengths file"."""
     *first, last = kinds
     return f"a {', '.join(first)} or {last} file" if first else f"a {last} file"

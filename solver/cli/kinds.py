@@ -79,9 +79,8 @@ def part_of(document: Envelope, part: Part, option: str) -> Any:
     """What an option asks for of a file. Raises PlannerError if its kind has no such part."""
     parts = KINDS[type(document)].parts
     if part not in parts:
-        allowed = joined_names(
-            [file.kind_name() for file, kind in KINDS.items() if part in kind.parts]
-        )
+        having = (file.kind_name() for file, kind in KINDS.items() if part in kind.parts)
+        allowed = joined_names(having)
         raise PlannerError(f"{option}: a {document.kind_name()} file; allowed: {allowed}")
     return parts[part](document)
 
