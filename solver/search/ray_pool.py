@@ -1,13 +1,9 @@
-"""A crew of Ray actors, on this machine or on many: `pip install 'hetplan[ray]'`.
-
-Workers take batches of tasks that fill half a second or more, one batch each at a time.
-"""
+"""A crew of Ray actors, on this machine or on many: `pip install 'hetplan[ray]'`."""
 
 import socket
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -15,13 +11,9 @@ from formulations.errors import PlannerError
 from solver.files import HETPLAN_VERSION
 from solver.heuristics.time_tables import TimeTables
 from solver.interrupt import Stop
-from solver.search.fathoming import Closer
-from solver.search.speculation import Asked, Reply, Round, warn_of_loss
+from solver.search.fathoming import Answer, Closer, Task
+from solver.search.speculation import Crew, Lost
 
-#: A worker hands over what it has after so many seconds.
-BATCH_S = 0.5
-#: Tasks of a batch, unless few are left.
-MOST_TASKS = 64
 #: Seconds for a Ray cluster to answer that it is there.
 LISTEN_S = 10.0
 #: So many workers may fail to start, before one has.
@@ -44,16 +36,8 @@ def ray_crew(workers: int, address: str | None) -> "RayCrew":
     return RayCrew(_ray(), workers, address)
 
 
-@dataclass(frozen=True)
-class Batch:
-    """Tasks for a worker."""
-
-    number: int  #: of the round
-    asked: tuple[Asked, ...]
-
-
 class Worker:
-    """An actor of two threads: one replies to batches, the other hears when they are to end."""
+    """An actor of two threads: one answers, the other hears when it is to end."""
 
     def __init__(self) -> None:
         self._halted = 0
@@ -64,55 +48,40 @@ class Worker:
         return HETPLAN_VERSION
 
     def halt(self, number: int) -> None:
-        """Batches of rounds up to this one are handed over as they are."""
+        """Tasks of rounds up to this one are handed over as they are."""
         self._halted = number
 
-    def replies(self, problem: list[Any], batch: Batch) -> list[Reply]:
-        """To the first tasks of a batch; `problem`: where it lies, for it is fetched once."""
+    def answer(self, problem: list[Any], number: int, task: Task, best: float | None) -> Answer:
+        """To a task of a round; `problem`: where it lies, for it is fetched once."""
         if self._problem is None or self._problem[0] != problem[0]:
             instance, options, engine = _ray().get(problem[0])
             self._problem = problem[0], Closer(instance, options, engine, TimeTables(instance))
-        closer, begin_s = self._problem[1], time.monotonic()
-
-        def halted() -> bool:
-            return self._halted >= batch.number
-
-        replies = list[Reply]()
-        for asked in batch.asked:
-            answer = closer.answer(asked.task, asked.best, halted)
-            replies.append(Reply(asked.position, answer))
-            if halted() or time.monotonic() >= begin_s + BATCH_S:
-                break
-        return replies
+        return self._problem[1].answer(task, best, lambda: self._halted >= number)
 
 
-class RayCrew:
-    """Workers that are started when the first queue is long enough, and stay for the next one.
-
-    rounds: queues so far; waiting: tasks of this one that nobody was handed yet.
-    """
+class RayCrew(Crew):
+    """Workers that are started when the first queue is long enough, and stay for the next one."""
 
     def __init__(self, ray: Any, workers: int, address: str | None) -> None:
-        self.ray, self.workers, self.address = ray, workers, address
-        self.rounds = self.waiting = 0
-        self.idle: list[Any] = []
-        self.busy: dict[Any, tuple[Any, Batch | None]] = {}
+        super().__init__(workers)
+        self.ray, self.address, self.rounds = ray, address, 0
         self._sent: tuple[Closer, Any] | None = None
         self._failed, self._started = 0, False
 
     @contextmanager
-    def round(self, closer: Closer, size: int, stop: Stop) -> Iterator[Round]:
+    def round(self, closer: Closer, size: int, stop: Stop) -> Iterator[None]:
         """The same workers for every queue; what they are still at when it ends is not awaited."""
         if not self.rounds:
             self._connect()
-        self.rounds, self.waiting = self.rounds + 1, size
+        self.rounds += 1
         if self._sent is None or self._sent[0] is not closer:  # once for all queues of a search
             alone = replace(closer.options, time_limit_s=None)
             self._sent = closer, self.ray.put((closer.instance, alone, closer.engine))
         try:
-            yield self
+            yield
         finally:
             self.halt()
+            self.busy = {ref: (worker, None) for ref, (worker, _) in self.busy.items()}
 
     def _connect(self) -> None:
         """Joins a Ray cluster, or starts one here."""
@@ -132,68 +101,43 @@ class RayCrew:
             raise PlannerError(f"--engine ray: no Ray cluster at {where}: {reason}") from error
         self.workers = min(self.workers, int(ray.cluster_resources().get("CPU", 1)))
         for _ in range(self.workers):
-            self._start()
+            self.start()
 
-    def _start(self) -> None:
-        """One more worker, which is idle once it is up."""
+    def start(self) -> None:
+        """One more actor, which is idle once it is up."""
         worker = self.ray.remote(num_cpus=1, max_concurrency=2)(Worker).remote()
         self.busy[worker.version.remote()] = worker, None
 
-    @property
-    def room(self) -> int:
-        """A batch for everyone who has none; smaller ones towards the end."""
-        return max(1, min(MOST_TASKS, self.waiting // (4 * self.workers))) if self.idle else 0
-
-    def submit(self, batch: Sequence[Asked]) -> None:
-        """To the one who has waited longest."""
-        assert self._sent is not None
-        worker, sent = self.idle.pop(0), Batch(self.rounds, tuple(batch))
-        self.waiting = max(0, self.waiting - len(batch))
-        self.busy[worker.replies.remote([self._sent[1]], sent)] = worker, sent
-
     def halt(self) -> None:
         """All hear it beside their work."""
-        for worker, batch in self.busy.values():
-            if batch is not None:
+        for worker, position in self.busy.values():
+            if position is not None:
                 worker.halt.remote(self.rounds)
 
-    def receive(self, timeout_s: float) -> list[Reply]:
-        """Every task of a batch is replied to, also those that there was no time for."""
-        ready, _ = self.ray.wait(list(self.busy), timeout=timeout_s)
-        replies = list[Reply]()
-        for ref in ready:
-            worker, batch = self.busy.pop(ref)
-            said = self._fetched(ref)
-            if said is None:
-                self._start()
-            else:
-                self.idle.append(worker)
-            if batch is not None and batch.number == self.rounds:
-                answered = {reply.position: reply for reply in said} if said else {}
-                replies += [
-                    answered.get(asked.position, Reply(asked.position, None, lost=said is None))
-                    for asked in batch.asked
-                ]
-        return replies
+    def _ask(self, worker: Any, task: Task, best: float | None) -> Any:
+        assert self._sent is not None
+        return worker.answer.remote([self._sent[1]], self.rounds, task, best)
 
-    def _fetched(self, ref: Any) -> list[Reply] | None:
-        """What a worker says, nothing but its version at first; None if it was lost."""
+    def _ready(self, timeout_s: float) -> Sequence[Any]:
+        ready: list[Any] = self.ray.wait(list(self.busy), timeout=timeout_s)[0]
+        return ready
+
+    def _fetched(self, ready: Any, worker: Any) -> Answer | None:
         errors = self.ray.exceptions
         try:
-            said: list[Reply] | str = self.ray.get(ref)
+            said: Answer | str = self.ray.get(ready)
         except (errors.RayActorError, errors.OutOfMemoryError) as error:
             self._failed += not self._started
             if self._failed >= MOST_FAILED:
                 reason = f"{self._failed} workers could not start; allowed: {_INSTALL} on all hosts"
                 raise PlannerError(f"--engine ray: {reason}") from error
-            warn_of_loss()
-            return None
+            raise Lost from error
         self._started = True
-        if isinstance(said, list):
+        if isinstance(said, Answer):
             return said
         if said != HETPLAN_VERSION:
             other_version = f"a worker has hetplan {said}"
             raise PlannerError(
                 f"--engine ray: {other_version}; allowed: {HETPLAN_VERSION}, as here"
             )
-        return []
+        return None

@@ -15,13 +15,13 @@ import logging
 import multiprocessing
 import signal
 import time
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
-from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import ForkContext, ForkProcess
-from typing import Protocol
+from typing import Any, NamedTuple
 
 from solver.interrupt import Stop, held_back
 from solver.options import SolveOptions
@@ -42,58 +42,85 @@ Best = Callable[[], float | None]
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True)
-class Asked:
-    """A task of the queue, and the best objective that is known of those before it; None: none."""
-
-    position: int
-    task: Task
-    best: float | None
+class Lost(Exception):
+    """A worker has died."""
 
 
-@dataclass(frozen=True)
-class Reply:
-    """The answer to the task at a position; None: it was not looked at, or its worker was lost."""
+class Crew(ABC):
+    """Workers that live as long as a search, at one task each.
 
-    position: int
-    answer: Answer | None
-    lost: bool = False
+    idle: workers without a task. busy: by what a worker answers through, the worker and the
+    position of its task in the queue; None: nobody waits for what it says.
+    """
 
+    def __init__(self, workers: int) -> None:
+        self.workers, self.idle = workers, list[Any]()
+        self.busy: dict[Any, tuple[Any, int | None]] = {}
 
-class Round(Protocol):
-    """A crew at work on one queue."""
+    @abstractmethod
+    def round(self, closer: Closer, size: int, stop: Stop) -> AbstractContextManager[None]:
+        """Puts them to work on a queue of that size."""
 
-    @property
-    def room(self) -> int:
-        """How many tasks the next batch may hold; 0 while all are at work."""
+    @abstractmethod
+    def start(self) -> None:
+        """One more worker."""
 
-    def submit(self, batch: Sequence[Asked]) -> None:
-        """Hands a batch to a worker."""
-
-    def receive(self, timeout_s: float) -> list[Reply]:
-        """What has come by then; every task that was submitted is replied to."""
-
+    @abstractmethod
     def halt(self) -> None:
         """Tells all to hand over what they have."""
 
+    @abstractmethod
+    def _ask(self, worker: Any, task: Task, best: float | None) -> Any:
+        """Hands a task to a worker; through what it answers."""
 
-class Crew(Protocol):
-    """Workers that live as long as a search."""
+    @abstractmethod
+    def _ready(self, timeout_s: float) -> Sequence[Any]:
+        """Through what there are answers by then."""
 
-    def round(self, closer: Closer, size: int, stop: Stop) -> AbstractContextManager[Round]:
-        """Puts them to work on a queue of about that size."""
+    @abstractmethod
+    def _fetched(self, ready: Any, worker: Any) -> Answer | None:
+        """What a worker says, None that it is up. Raises Lost."""
+
+    @property
+    def at_work(self) -> set[int]:
+        """Positions of the tasks that workers are at."""
+        return {position for _, position in self.busy.values() if position is not None}
+
+    def submit(self, position: int, task: Task, best: float | None) -> None:
+        """To the one who has waited longest; if it has died, its answer will be missed."""
+        worker = self.idle.pop(0)
+        self.busy[self._ask(worker, task, best)] = worker, position
+
+    def receive(self, timeout_s: float) -> list[tuple[int, Answer | None]]:
+        """Answers by their positions that have come by then; None: its worker was lost.
+
+        Those who are lost are replaced.
+        """
+        replies = list[tuple[int, Answer | None]]()
+        for ready in self._ready(timeout_s):
+            worker, position = self.busy[ready]
+            try:
+                answer = self._fetched(ready, worker)
+                self.idle.append(worker)
+            except Lost:
+                _log.warning("a worker was lost; another one does its work again")
+                answer = None
+                self.start()
+            del self.busy[ready]
+            if position is not None:
+                replies.append((position, answer))
+        return replies
 
 
-def warn_of_loss() -> None:
-    """One line, whoever was lost."""
-    _log.warning("a worker was lost; another one does its work again")
+class _Fork(NamedTuple):
+    """A worker process, and the pipe that its tasks and answers go through."""
+
+    process: ForkProcess
+    connection: Connection
 
 
-@dataclass(frozen=True)
-class Forks:
-    """So many worker processes."""
-
-    workers: int
+class Forks(Crew):
+    """So many worker processes, new ones for every queue."""
 
     @staticmethod
     def possible() -> bool:
@@ -101,86 +128,58 @@ class Forks:
         return "fork" in multiprocessing.get_all_start_methods()
 
     @contextmanager
-    def round(self, closer: Closer, size: int, stop: Stop) -> Iterator[Round]:
-        """New forks for every queue."""
-        round_ = _ForkRound(closer, stop)
-        try:
-            for _ in range(min(self.workers, size)):
-                round_.start()
-            yield round_
-        finally:
-            for worker in list(round_.workers):
-                round_.bury(worker)
-
-
-@dataclass
-class _Worker:
-    process: ForkProcess
-    connection: Connection
-    position: int | None = None  #: of the task that it is at
-
-
-class _ForkRound:
-    """Workers with one task each, which they have from their pipe."""
-
-    def __init__(self, closer: Closer, stop: Stop) -> None:
+    def round(self, closer: Closer, size: int, stop: Stop) -> Iterator[None]:
+        """New forks, which end with the queue."""
         self.closer, self.stop = closer, stop
         self.context: ForkContext = multiprocessing.get_context("fork")
         self.halted = self.context.RawValue("b", 0)  # shared, and no lock to die with
-        self.workers: list[_Worker] = []
+        try:
+            for _ in range(min(self.workers, size)):
+                self.start()
+            yield
+        finally:
+            for fork in self._forks():
+                self._bury(fork)
+            self.idle, self.busy = [], {}
 
-    @property
-    def room(self) -> int:
-        """One task for everyone who has none."""
-        return int(any(worker.position is None for worker in self.workers))
-
-    def submit(self, batch: Sequence[Asked]) -> None:
-        """To the first who has nothing to do; if it has died, its reply will be missed."""
-        worker = next(worker for worker in self.workers if worker.position is None)
-        for asked in batch:
-            worker.position = asked.position
-            with suppress(OSError):
-                worker.connection.send(asked)
+    def _forks(self) -> list[_Fork]:
+        return [*self.idle, *(fork for fork, _ in self.busy.values())]
 
     def halt(self) -> None:
         """All see it when they next ask whether to stop."""
         self.halted.value = 1
 
-    def receive(self, timeout_s: float) -> list[Reply]:
-        """From all who have replied; a worker that has died is replaced."""
-        by_connection = {worker.connection: worker for worker in self.workers}
-        replies = list[Reply]()
-        for ready in wait(list(by_connection), timeout_s):
-            assert isinstance(ready, Connection)
-            worker = by_connection[ready]
-            try:
-                replies.append(ready.recv())
-            except (EOFError, OSError):
-                warn_of_loss()
-                if worker.position is not None:
-                    replies.append(Reply(worker.position, None, lost=True))
-                self.bury(worker)
-                self.start()
-            else:
-                worker.position = None
-        return replies
-
     def start(self) -> None:
-        """One more worker."""
+        """One more process."""
         ours, theirs = self.context.Pipe()
-        others = [ours, *(worker.connection for worker in self.workers)]
+        others = [ours, *(fork.connection for fork in self._forks())]
         process = self.context.Process(target=self._work, args=(theirs, others), daemon=True)
         with held_back():  # until the worker ignores it
             process.start()
         theirs.close()
-        self.workers.append(_Worker(process, ours))
+        self.idle.append(_Fork(process, ours))
 
-    def bury(self, worker: _Worker) -> None:
+    def _bury(self, fork: _Fork) -> None:
         """Ends a worker, whatever it is at."""
-        self.workers.remove(worker)
-        worker.connection.close()
-        worker.process.terminate()
-        worker.process.join()
+        fork.connection.close()
+        fork.process.terminate()
+        fork.process.join()
+
+    def _ask(self, worker: _Fork, task: Task, best: float | None) -> Connection:
+        with suppress(OSError):
+            worker.connection.send((task, best))
+        return worker.connection
+
+    def _ready(self, timeout_s: float) -> Sequence[Any]:
+        return wait(list(self.busy), timeout_s)
+
+    def _fetched(self, ready: Connection, worker: _Fork) -> Answer:
+        try:
+            answer: Answer = ready.recv()
+        except (EOFError, OSError):
+            self._bury(worker)
+            raise Lost from None
+        return answer
 
     def _work(self, connection: Connection, others: Sequence[Connection]) -> None:
         """What a worker does, until the search ends; Ctrl-C is for the search, which halts it."""
@@ -189,11 +188,10 @@ class _ForkRound:
             pipe.close()
         with suppress(EOFError, OSError):
             while True:
-                asked: Asked = connection.recv()
-                answer = self.closer.answer(
-                    asked.task, asked.best, lambda: bool(self.halted.value) or self.stop()
+                task, best = connection.recv()
+                connection.send(
+                    self.closer.answer(task, best, lambda: bool(self.halted.value) or self.stop())
                 )
-                connection.send(Reply(asked.position, answer))
 
 
 def crew_of(options: SolveOptions) -> Crew | None:
@@ -235,27 +233,26 @@ class _Ahead:
     ) -> None:
         self.closer, self.tasks, self.best, self.crew, self.stop = closer, tasks, best, crew, stop
         self.waiting = list(range(len(tasks)))
-        self.at_work = set[int]()
         self.early = dict[int, Answer]()
         self.improved = dict[int, float]()
         self.lost = Counter[int]()
 
     def closings(self) -> Iterator[Closing]:
         """Of the tasks that may beat the incumbent, in their order; when stopped, what is known."""
-        with self.crew.round(self.closer, len(self.tasks), self.stop) as round_:
+        with self.crew.round(self.closer, len(self.tasks), self.stop):
             try:
                 for position, task in enumerate(self.tasks):
-                    closing = self._turn(round_, position, task)
+                    closing = self._turn(position, task)
                     if closing is not None:
                         yield closing
                     elif self.stop():
-                        yield from self._rescued(round_)
+                        yield from self._rescued()
                         return
             except KeyboardInterrupt:
-                yield from self._rescued(round_)
+                yield from self._rescued()
                 raise
 
-    def _turn(self, round_: Round, position: int, task: Task) -> Closing | None:
+    def _turn(self, position: int, task: Task) -> Closing | None:
         """How a task is closed when all before it are; None if it need not be, or when stopped."""
         self.improved = {p: value for p, value in self.improved.items() if p >= position}
         while not self.closer.beyond(task, self.best()) and not self.stop():
@@ -266,32 +263,19 @@ class _Ahead:
                 _log.warning("a configuration stays open: %d workers were lost at it", MOST_LOST)
                 return self.closer.by_bound(task, self.best())
             heapq.heappush(self.waiting, position)
-            # batches for all that have nothing to do, those first whose turn comes first
-            while (room := round_.room) and (batch := self._batch(room)):
-                self.at_work.update(asked.position for asked in batch)
-                round_.submit(batch)
-            for reply in round_.receive(LOOK_S):
-                self._note(reply)
+            self._ask()
+            self._hear(LOOK_S)
         return None
 
-    def _batch(self, room: int) -> list[Asked]:
-        """The next tasks to be asked; one of which a worker may have died goes alone."""
-        batch = list[Asked]()
-        while self.waiting and len(batch) < room:
+    def _ask(self) -> None:
+        """Tasks for all who have nothing to do, those first whose turn comes first."""
+        while self.waiting and self.crew.idle:
             position = heapq.heappop(self.waiting)
-            if position in self.at_work or position in self.early:
+            if position in self.crew.at_work or position in self.early:
                 continue
             task, best = self.tasks[position], self._best_before(position)
-            if self.closer.beyond(task, best) or self.closer.known(task, best) is not None:
-                continue
-            alone = position in self.lost
-            if alone and batch:
-                heapq.heappush(self.waiting, position)
-                break
-            batch.append(Asked(position, task, best))
-            if alone:
-                break
-        return batch
+            if not self.closer.beyond(task, best) and self.closer.known(task, best) is None:
+                self.crew.submit(position, task, best)
 
     def _best_before(self, position: int) -> float | None:
         """The best objective that is known of the tasks before this one."""
@@ -299,36 +283,38 @@ class _Ahead:
         incumbent = self.best()
         return min([*objectives, *([] if incumbent is None else [incumbent])], default=None)
 
-    def _note(self, reply: Reply) -> None:
-        """Keeps an answer; those whose questions plans have changed are to be asked again."""
-        position, answer = reply.position, reply.answer
-        self.at_work.discard(position)
-        if reply.lost:
-            self.lost[position] += 1
-        if answer is None:
-            heapq.heappush(self.waiting, position)
-            return
-        task = self.tasks[position]
-        self.closer.answers.keep(task.config, answer)
-        self.early[position] = answer
-        objective, best = self.closer.objective(task, answer), self._best_before(position + 1)
-        doubtful = [position]
-        if objective is not None and (best is None or objective < best):
-            self.improved[position] = objective
-            doubtful = list(self.early)
-        for later in doubtful:
-            question = self.closer.question(self.tasks[later], self._best_before(later))
-            if not self.early[later].replies(question):
-                del self.early[later]
-                self.improved.pop(later, None)
-                heapq.heappush(self.waiting, later)
+    def _hear(self, timeout_s: float) -> int:
+        """Keeps the answers that come by then; how many.
 
-    def _rescued(self, round_: Round) -> Iterator[Closing]:
+        Those whose questions plans have changed are to be asked again.
+        """
+        replies = self.crew.receive(timeout_s)
+        for position, answer in replies:
+            if answer is None:
+                self.lost[position] += 1
+                heapq.heappush(self.waiting, position)
+                continue
+            task = self.tasks[position]
+            self.closer.answers.keep(task.config, answer)
+            self.early[position] = answer
+            objective, best = self.closer.objective(task, answer), self._best_before(position + 1)
+            doubtful = [position]
+            if objective is not None and (best is None or objective < best):
+                self.improved[position] = objective
+                doubtful = list(self.early)
+            for later in doubtful:
+                question = self.closer.question(self.tasks[later], self._best_before(later))
+                if not self.early[later].replies(question):
+                    del self.early[later]
+                    self.improved.pop(later, None)
+                    heapq.heappush(self.waiting, later)
+        return len(replies)
+
+    def _rescued(self) -> Iterator[Closing]:
         """What workers know when they are stopped: no bound and no plan is lost."""
-        round_.halt()
-        while self.at_work and (replies := round_.receive(GRACE_S)):
-            for reply in replies:
-                self._note(reply)
+        self.crew.halt()
+        while self.crew.at_work and self._hear(GRACE_S):
+            pass
         for position, answer in sorted(self.early.items()):
             task = self.tasks[position]
             yield self.closer.closing(task, answer, self.closer.question(task, self.best()))

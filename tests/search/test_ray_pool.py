@@ -14,14 +14,13 @@ from formulations.errors import PlannerError
 from formulations.instance.load import load_instance
 from solver.enumeration.engine import ConfigAnswer
 from solver.graph.problem import Intervals
-from solver.interrupt import Stop, after
+from solver.interrupt import Stop
 from solver.options import SolveOptions
 from solver.search import plan_search, ray_pool, speculation
 from solver.search.driver import solve
 from solver.search.enumeration import enumerate_config
 from solver.search.plan_search import PlanSearch
 from solver.search.ray_pool import RayCrew
-from solver.search.speculation import Asked, Reply
 from tests.conftest import ROOT
 from tests.small_instances import random_instance
 from tests.verify.forgeries import said
@@ -127,29 +126,31 @@ class NoRay:
         return {"CPU": 2.0}
 
 
-def test_batches_are_answered_whoever_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two workers for six tasks: as one process says; a lost batch comes back, and is said lost.
+def test_tasks_are_answered_whoever_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two workers: as one process says; a lost task comes back; what came late is not heard.
 
     Workers none of whom ever starts are the end, with one line.
     """
     ray, search = NoRay(), PlanSearch(random_instance(3), SolveOptions())
     monkeypatch.setattr(ray_pool, "_ray", lambda: ray)
-    asked = [Asked(n, task, None) for n, task in enumerate(search.open_list.open(None)[:6])]
-    crew, stop = RayCrew(ray, 9, None), after(None, lambda: False)
-    with crew.round(search.closer, len(asked), lambda: False) as round_:
-        assert (crew.workers, round_.room, round_.receive(0.0)) == (2, 0, [])
-        round_.submit(asked[:4])
-        round_.submit(asked[4:])
-        replies = {reply.position: reply for reply in round_.receive(0.0)}
-        for each in asked:
-            reply, alone = replies[each.position], search.closer.answer(each.task, None, stop)
-            assert reply.answer is not None
-            assert (reply.answer.question, reply.answer.found) == (alone.question, alone.found)
-        round_.submit(asked[:1])
+    tasks = search.open_list.open(None)[:2]
+    crew = RayCrew(ray, 9, None)
+    with crew.round(search.closer, len(tasks), lambda: False):
+        assert (crew.workers, len(crew.idle), crew.receive(0.0)) == (2, 0, [])
+        for position, task in enumerate(tasks):
+            crew.submit(position, task, None)
+        assert not crew.idle
+        for position, answer in crew.receive(0.0):
+            alone = search.closer.answer(tasks[position], None, lambda: False)
+            assert answer is not None
+            assert (answer.question, answer.found) == (alone.question, alone.found)
+        crew.submit(0, tasks[0], None)
         ray.lost = 1
-        assert round_.receive(0.0) == [Reply(0, None, lost=True)]
-        assert round_.receive(0.0) == []
+        assert crew.receive(0.0) == [(0, None)]
+        assert crew.receive(0.0) == []
         assert (len(crew.idle), len(crew.busy)) == (2, 0)
+        crew.submit(0, tasks[0], None)
+    assert (crew.at_work, crew.receive(0.0), len(crew.idle)) == (set(), [], 2)
     ray.lost, crew = ray_pool.MOST_FAILED, RayCrew(ray, 2, None)
     crew._connect()
     assert crew.receive(0.0) == []

@@ -21,7 +21,7 @@ from solver.search import plan_search, speculation
 from solver.search.driver import solve
 from solver.search.enumeration import enumerate_config
 from solver.search.progress import Progress
-from solver.search.speculation import Asked, Forks, Reply, Round
+from solver.search.speculation import Crew, Forks
 from tests.best_plans import check_verified
 from tests.command_line import refused
 from tests.seeds import one_each
@@ -101,40 +101,38 @@ class Doubler:
         return 2 * task + (best or 0.0)
 
 
-def asked(position: int, task: int, best: float | None = None) -> Any:
-    return Asked(position, task, best)  # type: ignore[arg-type]
-
-
-def replies(round_: Round, number: int) -> dict[int, Reply]:
-    known = dict[int, Reply]()
+def replies(crew: Crew, number: int) -> dict[int, Any]:
+    known = dict[int, Any]()
     until_s = time.monotonic() + 60
     while len(known) < number and time.monotonic() < until_s:
-        known |= {reply.position: reply for reply in round_.receive(0.1)}
+        known |= crew.receive(0.1)
     return known
 
 
 @forks
 def test_every_task_is_answered_with_what_was_known_of_those_before() -> None:
     """Two workers, three tasks: room for one each, then for the third when one is done."""
-    with Forks(2).round(Doubler(), 9, lambda: False) as round_:  # type: ignore[arg-type]
+    crew: Any = Forks(2)
+    with crew.round(Doubler(), 9, lambda: False):
         for position, task in enumerate((5, 99)):
-            assert round_.room == 1
-            round_.submit([asked(position, task, 0.5)])
-        assert round_.room == 0
-        first = replies(round_, 1)
-        assert first == {0: Reply(0, 10.5)}  # type: ignore[arg-type]
-        round_.submit([asked(2, 7)])
-        assert replies(round_, 1) == {2: Reply(2, 14.0)}  # type: ignore[arg-type]
-        round_.halt()
-        assert replies(round_, 1) == {1: Reply(1, 198.5)}  # type: ignore[arg-type]
+            assert crew.idle
+            crew.submit(position, task, 0.5)
+        assert not crew.idle
+        assert replies(crew, 1) == {0: 10.5}
+        crew.submit(2, 7, None)
+        assert replies(crew, 1) == {2: 14.0}
+        assert crew.at_work == {1}
+        crew.halt()
+        assert replies(crew, 1) == {1: 198.5}
 
 
 @forks
 def test_a_worker_that_dies_is_replaced(caplog: pytest.LogCaptureFixture) -> None:
     """Its task comes back unanswered, and another worker takes the next one."""
-    with Forks(1).round(Doubler(), 9, lambda: False) as round_:  # type: ignore[arg-type]
-        round_.submit([asked(3, 13)])
-        assert replies(round_, 1) == {3: Reply(3, None, lost=True)}
-        round_.submit([asked(4, 1)])
-        assert replies(round_, 1) == {4: Reply(4, 2.0)}  # type: ignore[arg-type]
+    crew: Any = Forks(1)
+    with crew.round(Doubler(), 9, lambda: False):
+        crew.submit(3, 13, None)
+        assert replies(crew, 1) == {3: None}
+        crew.submit(4, 1, None)
+        assert replies(crew, 1) == {4: 2.0}
     assert "a worker was lost" in caplog.text
