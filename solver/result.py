@@ -202,29 +202,19 @@ METHODS_NOISE = 1e-9
 
 
 @dataclass(frozen=True)
-class Finding:
-    """What one method says. objective, bound: as in `solver.result.Result`.
+class Finding(Result):
+    """What one method says. judged_ns: step time of the plan by the simulator.
 
-    judged_ns: step time of the plan by the simulator, None without a plan or where it does not
-    fit memory. A heuristic's bound is None, as it proves nothing, unless its plan meets
-    a bound that needs no search. requested_gap: what OPTIMAL claims.
+    That is None without a plan or where it does not fit memory. A heuristic's bound is None, as it
+    proves nothing, unless its plan meets a bound that needs no search.
     """
 
-    method: str
-    status: Status
-    termination: Termination
-    config: Configuration | None
-    step_time_ns: int | None
-    judged_ns: int | None
-    objective: float | None
-    bound: float | None
-    runtime_s: float
-    requested_gap: float = 0.0
+    judged_ns: int | None = None
 
     @property
-    def gap(self) -> float | None:
-        """Relative distance of the plan to the method's own bound."""
-        return relative_gap(self.objective, self.bound)
+    def config(self) -> Configuration | None:
+        """Of the plan."""
+        return None if self.plan is None else self.plan.config
 
 
 @dataclass(frozen=True)
@@ -260,10 +250,6 @@ class Comparison:
                 said = f"its plan takes {finding.step_time_ns} ns by its own account"
                 what = "does not fit memory" if finding.judged_ns is None else simulated
                 clashes.append(f"{name}: {said}, {what}")
-            gap, asked = finding.gap, finding.requested_gap
-            if finding.status is Status.OPTIMAL and not proves(gap, asked):
-                said = f"optimal by its own account, with gap {gap}; asked for: {asked}"
-                clashes.append(f"{name}: {said}")
         for proof in self.findings:
             for plan in self.findings:
                 if plan.objective is None:

@@ -14,7 +14,15 @@ from solver.heuristics.local import local_plans
 from solver.heuristics.time_tables import TimeTables
 from solver.interrupt import Deadline, Stop, TimeUp, raises
 from solver.options import CheckMethod, Method, SolveOptions
-from solver.result import Comparison, Finding, Status, Termination, objective_weight
+from solver.result import (
+    Comparison,
+    Finding,
+    Result,
+    SearchLog,
+    Status,
+    Termination,
+    objective_weight,
+)
 from solver.search.driver import solve
 from solver.search.progress import Report
 from solver.simulate import step_time_ns
@@ -24,24 +32,6 @@ def judged_ns(instance: Instance, plan: Plan) -> int | None:
     """Simulated step time, worked out from the plan alone; None if it does not fit memory."""
     costs = plan_costs(instance, plan)
     return step_time_ns(costs) if (costs.memory_bytes <= costs.limit_bytes).all() else None
-
-
-def _solved(instance: Instance, options: SolveOptions, progress: Report | None) -> Finding:
-    result = solve(instance, options, progress)
-    plan = result.plan
-    proves = options.method != "minmax" or result.status is Status.OPTIMAL
-    return Finding(
-        method=options.method,
-        status=result.status,
-        termination=result.termination,
-        config=None if plan is None else plan.config,
-        step_time_ns=result.step_time_ns,
-        judged_ns=None if plan is None else judged_ns(instance, plan),
-        objective=result.objective,
-        bound=result.bound if proves else None,
-        runtime_s=result.runtime_s,
-        requested_gap=options.gap,
-    )
 
 
 Plans = Iterable[Found]  #: ever better ones
@@ -57,7 +47,7 @@ HEURISTICS: dict[
 }
 
 
-def _tried(instance: Instance, method: CheckMethod, options: SolveOptions) -> Finding:
+def _tried(instance: Instance, method: CheckMethod, options: SolveOptions) -> Result:
     """What a heuristic finds; Ctrl-C ends it with the best plan so far."""
     deadline, ended = Deadline(options.time_limit_s), Termination.HEURISTIC
     plans: list[Found] = []
@@ -70,16 +60,17 @@ def _tried(instance: Instance, method: CheckMethod, options: SolveOptions) -> Fi
         ended = Termination.INTERRUPTED
     plan, step_ns = (plans[-1] if plans else None) or (None, None)
     weight = 0.0 if plan is None else objective_weight(instance, plan.config)
-    return Finding(
-        method=method,
+    return Result(
+        instance=instance,
         status=Status.UNKNOWN if plan is None else Status.FEASIBLE,
         termination=ended,
-        config=None if plan is None else plan.config,
+        plan=plan,
         step_time_ns=step_ns,
-        judged_ns=None if plan is None else judged_ns(instance, plan),
         objective=None if step_ns is None else step_ns * weight,
         bound=None,
         runtime_s=deadline.elapsed_s,
+        log=SearchLog(),
+        method=method,
     )
 
 
@@ -97,10 +88,14 @@ def cross_check(
     options, findings = options or SolveOptions(), list[Finding]()
     for method in methods:
         if method in HEURISTICS:
-            findings.append(_tried(instance, method, options))
+            result = _tried(instance, method, options)
         else:
             chosen = replace(options, method=cast(Method, method.value))
-            findings.append(_solved(instance, chosen, progress))
-        if findings[-1].termination is Termination.INTERRUPTED:
+            result = solve(instance, chosen, progress)
+            if method == CheckMethod.MINMAX and result.status is not Status.OPTIMAL:
+                result = replace(result, bound=None)  # which it has not proved
+        step_ns = None if result.plan is None else judged_ns(instance, result.plan)
+        findings.append(Finding(**vars(result), judged_ns=step_ns))
+        if result.termination is Termination.INTERRUPTED:
             break
     return Comparison(instance, tuple(findings))

@@ -240,9 +240,17 @@ def lengths() -> LengthsDocument:
 
 def compared() -> str:
     """A plan of 3 ms, and a bound of 2 ms, or of 4 ms, which contradicts it; in time and money."""
-    heuristic = Finding(
-        "minmax", Status.FEASIBLE, Termination.HEURISTIC, None, 3 * MS, 3 * MS, 3.0 * MS, None, 0.5
+    result = replace(
+        pipelined_result(),
+        method="minmax",
+        status=Status.FEASIBLE,
+        termination=Termination.HEURISTIC,
+        step_time_ns=3 * MS,
+        objective=3.0 * MS,
+        bound=None,
+        runtime_s=0.5,
     )
+    heuristic = Finding(**vars(result), judged_ns=3 * MS)
     stopped = replace(heuristic, method="exact", termination=Termination.TIME_LIMIT)
     parts: list[RenderableType] = []
     for minimize in ("step_time", "cost_per_step"):

@@ -48,21 +48,21 @@ def test_budget_is_the_tighter_of_both() -> None:
 
 
 PROOF = Finding(
-    method="exact",
-    status=Status.FEASIBLE,
-    termination=Termination.TIME_LIMIT,
-    config=None,
-    step_time_ns=1250,
+    **vars(
+        replace(
+            pipelined_result(),
+            status=Status.FEASIBLE,
+            step_time_ns=1250,
+            objective=1250.0,
+            bound=1000.0,
+        )
+    ),
     judged_ns=1250,
-    objective=1250.0,
-    bound=1000.0,
-    runtime_s=3.0,
 )
 PLAN = replace(
     PROOF, method="local", step_time_ns=1100, judged_ns=1100, objective=1100.0, bound=None
 )
-NONE = replace(PROOF, status=Status.INFEASIBLE, step_time_ns=None, objective=None, bound=None)
-OPTIMAL = replace(PROOF, status=Status.OPTIMAL, requested_gap=0.1)
+NONE = Finding(**vars(planless_result(Status.INFEASIBLE, Termination.CLOSED)))
 BELOW = "exact proves that no plan is below {}, {} has one of {}"
 
 
@@ -76,7 +76,6 @@ def compare(*findings: Finding) -> Comparison:
         # up to the noise of a product of floats
         (PROOF, PLAN, replace(PLAN, objective=1000 * (1 - 1e-12), judged_ns=1000)),
         (NONE, replace(NONE, method="milp")),
-        (replace(OPTIMAL, requested_gap=0.25),),
     ],
 )
 def test_plans_above_all_bounds_agree(findings: tuple[Finding, ...]) -> None:
@@ -93,7 +92,6 @@ def test_plans_above_all_bounds_agree(findings: tuple[Finding, ...]) -> None:
         ((NONE, PLAN), "exact proves that there is no plan, local has one"),
         ((replace(PLAN, judged_ns=1101),), "1101 ns simulated"),
         ((replace(PLAN, judged_ns=None),), "does not fit"),
-        ((OPTIMAL,), "exact: optimal by its own account, with gap 0.2"),
     ],
 )
 def test_contradiction_is_told(findings: tuple[Finding, ...], line: str) -> None:
