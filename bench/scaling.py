@@ -29,7 +29,7 @@ from formulations.instance.load import load_instance
 from solver.options import SolveOptions
 from solver.report.chart import Draw, log_axis, picture
 from solver.search.driver import solve
-from solver.search.progress import Progress
+from solver.search.plan_search import Progress
 
 INSTANCES = ROOT / "bench" / "scaling"
 #: Gaps of which the time is recorded when they are first reached.

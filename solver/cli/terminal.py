@@ -18,7 +18,7 @@ from solver.report.quantities import percent, time_text
 if TYPE_CHECKING:
     from solver.clusters.search import FamilyProgress
     from solver.report.layout import Parts
-    from solver.search.progress import Progress
+    from solver.search.plan_search import Progress
 
 Told = TypeVarTuple("Told")
 

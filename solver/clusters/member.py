@@ -20,8 +20,7 @@ from solver.interrupt import TimeUp, time_up_after
 from solver.options import SolveOptions
 from solver.result import ConfigRecord
 from solver.search.fathoming import check_plan
-from solver.search.plan_search import EFFORTS, PlanSearch
-from solver.search.progress import Report
+from solver.search.plan_search import EFFORTS, PlanSearch, Report
 from solver.study.store import Shelf, Study
 
 #: Limits that are of terms and of steps that are kept, not of plans, where terms are chosen.

@@ -28,7 +28,7 @@ from solver.interrupt import Deadline, TimeUp, time_up_after
 from solver.options import SolveOptions
 from solver.plan_figures import build_document
 from solver.result import NOISE, Result, SearchLog, Status, Termination, proves, relative_gap
-from solver.search.progress import Progress
+from solver.search.plan_search import Progress
 from solver.study.store import Study
 
 

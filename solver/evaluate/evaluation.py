@@ -31,7 +31,7 @@ from solver.plan_figures import build_document
 from solver.report.naming import chunks_text, experts_text, shards_text
 from solver.result import Answer, Evaluation, Result, Status, by_saving
 from solver.search.driver import solve
-from solver.search.progress import Report
+from solver.search.plan_search import Report
 from solver.verify import Effort, verify_document
 
 

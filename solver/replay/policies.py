@@ -25,7 +25,7 @@ from solver.replay.policy import Checkpoints, Configuration, InFlight, Policy, R
 from solver.replay.trace import Trace
 from solver.result import Result, Status, Termination
 from solver.search.driver import solve
-from solver.search.progress import Report
+from solver.search.plan_search import Report
 from solver.templates.generate import TemplateOptions
 
 CHECKPOINT_EVERY_STEPS = 10

@@ -24,7 +24,7 @@ from solver.result import (
     objective_weight,
 )
 from solver.search.driver import solve
-from solver.search.progress import Report
+from solver.search.plan_search import Report
 from solver.simulate import step_time_ns
 
 

@@ -17,8 +17,7 @@ from solver.interrupt import Deadline, TimeUp, time_up_after
 from solver.options import SolveOptions
 from solver.result import OtherTarget, Result, Status, Termination, objective_weight
 from solver.search.feasibility_relaxation import LIMIT_S, explain
-from solver.search.plan_search import PlanSearch, Standing
-from solver.search.progress import Report
+from solver.search.plan_search import PlanSearch, Report, Standing
 from solver.study.store import Study
 
 #: What a study notes of a search: the gap and the limits that it was asked for.

@@ -6,7 +6,7 @@ bound in it, or the incumbent, is the proved lower bound.
 """
 
 import math
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -20,6 +20,7 @@ from solver.interrupt import Deadline, raises
 from solver.options import SolveOptions
 from solver.result import (
     ConfigRecord,
+    Moment,
     Result,
     SearchLog,
     SecondBest,
@@ -33,7 +34,6 @@ from solver.search.fathoming import Answers, Closer, Closing
 from solver.search.incumbents import Incumbent, Incumbents
 from solver.search.open_list import AT_ONCE, OpenList
 from solver.search.paths import CutPool
-from solver.search.progress import Progress, Report, SearchHistory
 from solver.search.speculation import closings, crew_of
 from solver.study.store import Study
 
@@ -43,6 +43,30 @@ if TYPE_CHECKING:
 #: How often an engine may ask whether to stop, from one round over the open configurations to the
 #: next.
 EFFORTS = (100, 1_000, 10_000, None)
+
+
+@dataclass(frozen=True)
+class Progress:
+    """State of a search. None: not known yet; gap is relative, as in `solver.result.Result`."""
+
+    configs_closed: int
+    configs_total: int
+    incumbent_ns: int | None
+    bound_ns: int | None
+    gap: float | None
+    elapsed_s: float
+    limit_s: float | None = None
+
+    @property
+    def left_s(self) -> float | None:
+        """Until the time limit; None without one."""
+        return None if self.limit_s is None else max(0.0, self.limit_s - self.elapsed_s)
+
+
+Report = Callable[[Progress], None]
+
+#: Bounds are noted for the report after times that grow by this factor: seldom enough to be cheap.
+NOTED_EVERY = 1.25
 
 
 @dataclass(frozen=True)
@@ -118,8 +142,10 @@ class PlanSearch:
         space = configs(instance, raises(stop)) if space is None else space
         if report is not None:
             space = self._told(space, report)
-        self.open_list = OpenList(space, self.times, self.closer, stop)
-        self.history = SearchHistory(self.open_list, self.incumbents, report)
+        self.open_list, self.report = OpenList(space, self.times, self.closer, stop), report
+        #: when, and bounds of the objective; at first the cheapest of a task
+        first = [task.objective for task in self.open_list.tasks[:1]]
+        self._bounds = [(self.deadline.elapsed_s, bound) for bound in first]
 
     def _told(self, space: Iterator[Configuration], report: Report) -> Iterator[Configuration]:
         """The configurations, told of while they are listed, which may take a minute."""
@@ -145,7 +171,7 @@ class PlanSearch:
         incumbents = self.incumbents
         for search in (incumbents.seed_chunks, incumbents.seed, incumbents.survey):
             incumbents.start(search.__name__ + name, partial(search, space))
-            self.history.tell()
+            self._tell()
 
     def close(self) -> None:
         """Closes all configurations that it can; those first whose stages share their degrees.
@@ -223,7 +249,7 @@ class PlanSearch:
             self._take(closing)
             if closing.record.reason == "open":
                 incumbents.asked += effort or 0
-            self.history.tell()
+            self._tell()
 
     def _take(self, closing: Closing) -> None:
         """The plan before the record, which may say that nothing is better."""
@@ -234,7 +260,43 @@ class PlanSearch:
         """What a model says of its configurations so far."""
         for closing in model.closings():
             self._take(closing)
-        self.history.tell()
+        self._tell()
+
+    def _tell(self) -> None:
+        """Reports the state of the search, and notes its bound from time to time."""
+        elapsed_s, incumbents = self.deadline.elapsed_s, self.incumbents
+        noted_s = self._bounds[-1][0] if self._bounds else 0.0
+        if self.report is None and elapsed_s < NOTED_EVERY * noted_s:
+            return
+        proved = self.open_list.least_bound(incumbents.best)
+        bound = incumbents.known.objective if proved is None else proved
+        if elapsed_s >= NOTED_EVERY * noted_s:
+            self._bounds.append((elapsed_s, bound))
+        if self.report is not None:
+            records = self.open_list.records.values()
+            minimize = self.instance.objective.minimize
+            by_time = minimize == "step_time" and bound < math.inf  # else there may be no plan
+            self.report(
+                Progress(
+                    configs_closed=sum(record.reason != "open" for record in records),
+                    configs_total=len(self.open_list.tasks),
+                    incumbent_ns=incumbents.known.step_time_ns,
+                    bound_ns=int(bound) if by_time else None,
+                    gap=relative_gap(incumbents.best, bound),
+                    elapsed_s=elapsed_s,
+                    limit_s=self.deadline.limit_s,
+                )
+            )
+
+    def _moments(self, best: float | None, bound: float | None) -> tuple[Moment, ...]:
+        """Incumbents and bounds in order of time; bounds as shares of the best plan's objective."""
+        if not best:
+            return ()
+        last = [] if bound is None else [(self.deadline.elapsed_s, bound)]
+        noted = [*self._bounds, *last]
+        shares = [Moment(elapsed_s=at_s, bound=min(1.0, value / best)) for at_s, value in noted]
+        history = [*self.incumbents.history, *shares]
+        return tuple(sorted(history, key=lambda moment: moment.elapsed_s))
 
     def standing(self) -> Standing:
         """What is known now."""
@@ -289,7 +351,7 @@ class PlanSearch:
             runtime_s=self.deadline.elapsed_s,
             log=SearchLog(
                 tuple(stated(record, objective, bound) for record in standing.records),
-                self.history.moments(objective, bound),
+                self._moments(objective, bound),
             ),
             method=self.options.method,
             requested_gap=self.options.gap,

@@ -15,7 +15,7 @@ import pytest
 from formulations.errors import PlannerError
 from solver.cli import terminal
 from solver.cli.terminal import progress_display, say, steps_display
-from solver.search.progress import Progress
+from solver.search.plan_search import Progress
 from tests.conftest import ROOT
 
 

@@ -20,7 +20,7 @@ from solver.result import Status, Termination
 from solver.search import plan_search, speculation
 from solver.search.driver import solve
 from solver.search.enumeration import enumerate_config
-from solver.search.progress import Progress
+from solver.search.plan_search import Progress
 from solver.search.speculation import Crew, Forks
 from tests.best_plans import check_verified
 from tests.command_line import refused
