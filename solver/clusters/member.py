@@ -155,7 +155,7 @@ class Members:
         bound_ns: int | None = 0
         if standing.complete:  # step times are minimised
             bound_ns = None if standing.bound is None else int(standing.bound)
-        stated = search.closer.cutoffs.stated
+        stated = search.closer.stated
         return MemberClosing(
             counts=counts,
             found=standing.incumbent.found,

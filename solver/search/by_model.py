@@ -103,7 +103,7 @@ class AtOnce:
                 index = named.index(plan.config)
                 start = Found(index, decisions_of(instance, plan), step_time_ns)
         engine = model_engine(family)
-        self.loop = CutLoop(engine, configs, closer.cutoffs.target, best, start, pool)
+        self.loop = CutLoop(engine, configs, closer.target, best, start, pool)
         self.confirmed = engine.counts_whole  #: what the engine closes is closed
         self.doubtful = set[Configuration]()  #: but these are not
 
@@ -150,7 +150,7 @@ class AtOnce:
             target_ns = loop.target_ns(indices[0])
             said_closed = not any(map(loop.is_open, indices))
             if said_closed and self.confirmed and config not in self.doubtful:
-                beyond_limits = target_ns >= self.closer.cutoffs.refused(config)
+                beyond_limits = target_ns >= self.closer.refused(config)
                 reason = "infeasible" if beyond_limits else "solved" if plan else "bounded"
                 bound_ns = target_ns
             elif said_closed:

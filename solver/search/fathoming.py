@@ -8,7 +8,6 @@ import math
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from functools import cached_property
 from time import process_time
 from typing import Any
 
@@ -122,75 +121,6 @@ NOISE = 4 * sys.float_info.epsilon
 
 
 @dataclass(frozen=True)
-class Cutoffs:
-    """Those of one instance to one gap; `best` is the objective of the incumbent, None without."""
-
-    instance: Instance
-    gap: float
-    #: Shortest step time beyond the limits and objective per ns, by the nodes used.
-    _scales: dict[tuple[int, ...], tuple[int, float]] = field(default_factory=dict)
-
-    def _scale(self, config: Configuration) -> tuple[int, float]:
-        scale = self._scales.get(config.nodes_used)
-        if scale is None:
-            longest = longest_step_ns(self.instance, config.nodes_used)
-            refused = ANY_TIME if longest is None else min(longest + 1, ANY_TIME)
-            scale = refused, objective_weight(self.instance, config)
-            self._scales[config.nodes_used] = scale
-        return scale
-
-    def refused(self, config: Configuration) -> int:
-        """Step times of at least this are beyond the limits, or any."""
-        return self._scale(config)[0]
-
-    def objective(self, config: Configuration, step_time_ns: int) -> float:
-        """Of a plan of a configuration."""
-        return step_time_ns * self._scale(config)[1]
-
-    def _reached(self, config: Configuration, best: float | None, gap: float) -> int:
-        """Step times of at least this are no better than the incumbent, up to a gap.
-
-        On nodes without rent any plan is better than an incumbent that costs something.
-        """
-        _, weight = self._scale(config)
-        if best is None or not weight:
-            return 0 if best == 0 else ANY_TIME
-        return min(ANY_TIME, math.ceil(best * (1 - gap) * (1 - NOISE) / weight))
-
-    def target(self, config: Configuration, best: float | None) -> int:
-        """Bounds of at least this close a configuration. The gap is not taken off a limit."""
-        return min(self.refused(config), self._reached(config, best, self.gap))
-
-    def question(self, config: Configuration, best: float | None, effort: int | None) -> Question:
-        """Below which step time to look for the best plan, and to what gap. A limit has none."""
-        refused, reached = self.refused(config), self._reached(config, best, 0.0)
-        if refused < reached:
-            return Question(refused, 0.0, effort)
-        return Question(reached, min(self.gap, MOST_GAP), effort)
-
-    def reviewed(self, record: ConfigRecord, best: float | None) -> ConfigRecord:
-        """The record of a config, closed after all if a later incumbent has reached its bound."""
-        bound_ns = record.bound_ns
-        if record.reason != "open" or best is None or bound_ns is None:
-            return record
-        closed = bound_ns >= self.target(record.config, best)
-        return record.model_copy(update={"reason": "bounded"}) if closed else record
-
-    def stated(self, record: ConfigRecord, best: float | None, bound: float | None) -> ConfigRecord:
-        """The record, with no higher a bound than the outcome rests on, its own reason or `bound`.
-
-        So a plan file claims no more than it has to, and is proved again sooner.
-        """
-        weight = self._scale(record.config)[1]
-        if record.bound_ns is None or bound is None or not weight:
-            return record
-        needed = math.ceil(bound / weight)
-        if record.reason == "bounded":
-            needed = max(needed, self.target(record.config, best))
-        return record.model_copy(update={"bound_ns": min(record.bound_ns, needed)})
-
-
-@dataclass(frozen=True)
 class Task:
     """An open configuration with lower bounds of the objective and the step time of its plans.
 
@@ -227,11 +157,71 @@ class Closer:
     engine: ConfigEngine
     times: TimeTables
     answers: Answers = field(default_factory=Answers)
+    #: Shortest step time beyond the limits and objective per ns, by the nodes used.
+    _scales: dict[tuple[int, ...], tuple[int, float]] = field(default_factory=dict)
 
-    @cached_property
-    def cutoffs(self) -> Cutoffs:
-        """From which step time on plans are of no use."""
-        return Cutoffs(self.instance, self.options.gap)
+    # From which step time on plans are of no use
+
+    def _scale(self, config: Configuration) -> tuple[int, float]:
+        scale = self._scales.get(config.nodes_used)
+        if scale is None:
+            longest = longest_step_ns(self.instance, config.nodes_used)
+            refused = ANY_TIME if longest is None else min(longest + 1, ANY_TIME)
+            scale = refused, objective_weight(self.instance, config)
+            self._scales[config.nodes_used] = scale
+        return scale
+
+    def refused(self, config: Configuration) -> int:
+        """Step times of at least this are beyond the limits, or any."""
+        return self._scale(config)[0]
+
+    def objective(self, config: Configuration, step_time_ns: int) -> float:
+        """Of a plan of a configuration."""
+        return step_time_ns * self._scale(config)[1]
+
+    def _reached(self, config: Configuration, best: float | None, gap: float) -> int:
+        """Step times of at least this are no better than the incumbent, up to a gap.
+
+        On nodes without rent any plan is better than an incumbent that costs something.
+        """
+        _, weight = self._scale(config)
+        if best is None or not weight:
+            return 0 if best == 0 else ANY_TIME
+        return min(ANY_TIME, math.ceil(best * (1 - gap) * (1 - NOISE) / weight))
+
+    def target(self, config: Configuration, best: float | None) -> int:
+        """Bounds of at least this close a configuration. The gap is not taken off a limit."""
+        return min(self.refused(config), self._reached(config, best, self.options.gap))
+
+    def question(self, task: Task, best: float | None) -> Question:
+        """Below which step time to look for the best plan, and to what gap. A limit has none."""
+        refused, reached = self.refused(task.config), self._reached(task.config, best, 0.0)
+        if refused < reached:
+            return Question(refused, 0.0, task.effort)
+        return Question(reached, min(self.options.gap, MOST_GAP), task.effort)
+
+    def reviewed(self, record: ConfigRecord, best: float | None) -> ConfigRecord:
+        """The record of a config, closed after all if a later incumbent has reached its bound."""
+        bound_ns = record.bound_ns
+        if record.reason != "open" or best is None or bound_ns is None:
+            return record
+        closed = bound_ns >= self.target(record.config, best)
+        return record.model_copy(update={"reason": "bounded"}) if closed else record
+
+    def stated(self, record: ConfigRecord, best: float | None, bound: float | None) -> ConfigRecord:
+        """The record, with no higher a bound than the outcome rests on, its own reason or `bound`.
+
+        So a plan file claims no more than it has to, and is proved again sooner.
+        """
+        weight = self._scale(record.config)[1]
+        if record.bound_ns is None or bound is None or not weight:
+            return record
+        needed = math.ceil(bound / weight)
+        if record.reason == "bounded":
+            needed = max(needed, self.target(record.config, best))
+        return record.model_copy(update={"bound_ns": min(record.bound_ns, needed)})
+
+    # How configurations are closed
 
     def beyond(self, task: Task, best: float | None) -> bool:
         """Whether neither this task nor any later one can beat the incumbent."""
@@ -240,9 +230,9 @@ class Closer:
     def by_bound(self, task: Task, best: float | None) -> Closing:
         """By the bound of the task if that is beyond a limit or the incumbent; else open."""
         config, bound_ns = task.config, task.bound_ns
-        if bound_ns < self.cutoffs.target(config, best):
+        if bound_ns < self.target(config, best):
             return Closing(_record(config, "open", task.proof, bound_ns))
-        if bound_ns >= self.cutoffs.refused(config):
+        if bound_ns >= self.refused(config):
             closed_form = task.proof in ("work", "filling", "packing")
             proof: Proof = "limit" if closed_form else task.proof
             return Closing(_record(config, "infeasible", proof))
@@ -250,7 +240,7 @@ class Closer:
 
     def packed(self, tasks: Sequence[Task], best: float | None) -> list[Task]:
         """The tasks; those that whole blocks close with the bound that this takes."""
-        below_ns = [self.cutoffs.target(task.config, best) for task in tasks]
+        below_ns = [self.target(task.config, best) for task in tasks]
         closed = self.times.refuted([task.config for task in tasks], below_ns)
         return [
             replace(task, bound_ns=ns, proof="packing") if shut else task
@@ -268,21 +258,12 @@ class Closer:
 
     def known(self, task: Task, best: float | None, early: Answer | None = None) -> Closing | None:
         """As `close`, without any search: by the bound, an early answer, or what a study holds."""
-        if task.bound_ns >= self.cutoffs.target(task.config, best):
+        if task.bound_ns >= self.target(task.config, best):
             return self.by_bound(task, best)
         question = self.question(task, best)
         if early is None or not early.replies(question):
             early = self.answers.find(task.config, question)
         return None if early is None else self.closing(task, early, question)
-
-    def objective(self, task: Task, answer: Answer) -> float | None:
-        """Of the plan of an answer."""
-        step_ns = None if answer.found is None else answer.found.step_time_ns
-        return None if step_ns is None else self.cutoffs.objective(task.config, step_ns)
-
-    def question(self, task: Task, best: float | None) -> Question:
-        """Below which step time to look for the best plan of the configuration, and to what gap."""
-        return self.cutoffs.question(task.config, best, task.effort)
 
     def answer(self, task: Task, best: float | None, stop: Stop) -> Answer:
         """What the engine says, or `stop` lets it say."""
@@ -317,7 +298,7 @@ class Closer:
             if config_answer.bound_ns <= task.bound_ns:
                 return Closing(_record(config, "open", task.proof, task.bound_ns), plan)
             return Closing(_record(config, "open", proof, config_answer.bound_ns), plan)
-        if plan is None and question.cutoff_ns >= self.cutoffs.refused(config):
+        if plan is None and question.cutoff_ns >= self.refused(config):
             return Closing(_record(config, "infeasible", proof))
         bound_ns = below(plan[1] if plan else question.cutoff_ns, question.gap)
         return Closing(_record(config, "solved" if plan else "bounded", proof, bound_ns), plan)

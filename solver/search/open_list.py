@@ -8,7 +8,7 @@ from formulations.errors import InstanceError
 from formulations.plan import Configuration
 from solver.heuristics.time_tables import TimeTables
 from solver.interrupt import Stop, TimeUp
-from solver.result import ConfigRecord, objective_weight
+from solver.result import ConfigRecord
 from solver.search.fathoming import Closer, Task
 
 #: Configurations that are looked at together, before time is looked at again.
@@ -27,8 +27,7 @@ class OpenList:
     def __init__(
         self, space: Iterator[Configuration], times: TimeTables, closer: Closer, stop: Stop
     ) -> None:
-        self.instance, self.closer = closer.instance, closer
-        self.tasks, self.complete = list[Task](), True
+        self.closer, self.tasks, self.complete = closer, list[Task](), True
         self.records: dict[Configuration, ConfigRecord] = {}
         try:
             while batch := list(islice(space, AT_ONCE)):
@@ -39,7 +38,7 @@ class OpenList:
                     text = f"more than {MOST_SHAPES:,} {what}"
                     raise InstanceError("search", text, "fewer, or idle_nodes: false")
                 self.tasks += [
-                    Task(form.bound_ns * objective_weight(self.instance, config), *form, config)
+                    Task(closer.objective(config, form.bound_ns), *form, config)
                     for form, config in zip(times.forms(batch), batch, strict=True)
                 ]
         except TimeUp:
@@ -55,10 +54,10 @@ class OpenList:
         for task in takewhile(lambda task: not self.closer.beyond(task, best), self.tasks):
             record = self.records.get(task.config)
             if record is not None:  # with what is proved, which may close it
-                if self.closer.cutoffs.reviewed(record, best).reason != "open":
+                if self.closer.reviewed(record, best).reason != "open":
                     continue
                 bound_ns = record.bound_ns or 0
-                objective = bound_ns * objective_weight(self.instance, task.config)
+                objective = self.closer.objective(task.config, bound_ns)
                 task = replace(task, objective=objective, bound_ns=bound_ns, proof=record.proof)
             if not self.closer.beyond(task, best):
                 may_beat.append(replace(task, effort=effort))
@@ -76,10 +75,10 @@ class OpenList:
                 break
             record, proved = self.records.get(task.config), task.objective
             if record is None:
-                has_plan = task.bound_ns < self.closer.cutoffs.refused(task.config)
+                has_plan = task.bound_ns < self.closer.refused(task.config)
             else:
                 has_plan = record.bound_ns is not None
-                proved = (record.bound_ns or 0) * objective_weight(self.instance, task.config)
+                proved = self.closer.objective(task.config, record.bound_ns or 0)
             if has_plan:
                 bound = proved if bound is None else min(bound, proved)
         return bound
@@ -100,7 +99,7 @@ class OpenList:
     def reviewed(self, best: float | None) -> tuple[ConfigRecord, ...]:
         """The records of all configurations, where a late incumbent has closed some."""
         return tuple(
-            self.closer.cutoffs.reviewed(self.records[task.config], best)
+            self.closer.reviewed(self.records[task.config], best)
             if task.config in self.records
             else self.closer.by_bound(task, best).record
             for task in self.tasks
@@ -109,7 +108,7 @@ class OpenList:
     def bounds(self, records: Sequence[ConfigRecord]) -> list[float]:
         """Lower bounds of the objective of those configurations that may have a plan."""
         return [
-            record.bound_ns * objective_weight(self.instance, record.config)
+            self.closer.objective(record.config, record.bound_ns)
             for record in records
             if record.bound_ns is not None
         ]

@@ -339,7 +339,7 @@ class PlanSearch:
             termination = Termination.CLOSED
         elif termination is Termination.TIME_LIMIT and not self.deadline.over():
             termination = Termination.UNFINISHED
-        stated, objective, bound = self.closer.cutoffs.stated, standing.objective, standing.bound
+        stated, objective, bound = self.closer.stated, standing.objective, standing.bound
         return Result(
             instance=self.instance,
             status=standing.status,

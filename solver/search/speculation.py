@@ -297,11 +297,12 @@ class _Ahead:
             task = self.tasks[position]
             self.closer.answers.keep(task.config, answer)
             self.early[position] = answer
-            objective, best = self.closer.objective(task, answer), self._best_before(position + 1)
-            doubtful = [position]
-            if objective is not None and (best is None or objective < best):
-                self.improved[position] = objective
-                doubtful = list(self.early)
+            doubtful, best = [position], self._best_before(position + 1)
+            if answer.found is not None and answer.found.step_time_ns is not None:
+                objective = self.closer.objective(task.config, answer.found.step_time_ns)
+                if best is None or objective < best:
+                    self.improved[position] = objective
+                    doubtful = list(self.early)
             for later in doubtful:
                 question = self.closer.question(self.tasks[later], self._best_before(later))
                 if not self.early[later].replies(question):

@@ -9,7 +9,7 @@ from solver.options import SolveOptions
 from solver.result import Status, longest_step_ns, objective_weight
 from solver.search.driver import solve
 from solver.search.enumeration import enumerate_config
-from solver.search.fathoming import Closer, Cutoffs, Task
+from solver.search.fathoming import Closer, Task
 from tests.best_plans import check_verified, optima_ns
 from tests.search.spaces import recorded_searches, rented
 from tests.seeds import one_each
@@ -18,15 +18,20 @@ from tests.small_instances import random_instance
 test_searches_are_the_recorded_ones = recorded_searches()
 
 
+def closer_of(instance: Instance, gap: float) -> Closer:
+    """Of exhaustive search to a gap."""
+    return Closer(instance, SolveOptions(gap=gap), enumerate_config, TimeTables(instance))
+
+
 @pytest.mark.parametrize("prices", [(1.0, 1.0), (12.29, 98.32)])
 def test_bug_steps_of_half_an_hour_were_closed_below_the_incumbent(
     prices: tuple[float, float],
 ) -> None:
     """The target of a plan is its own step, to the ns, for up to days, in time and in money."""
     for instance in (random_instance(1), rented(1, prices)):
-        config, cutoffs = next(iter(configs(instance))), Cutoffs(instance, 0.0)
+        config, closer = next(iter(configs(instance))), closer_of(instance, 0.0)
         for step_ns in (2_177_829_861_702, 999_999_999_999_999):
-            assert cutoffs.target(config, cutoffs.objective(config, step_ns)) == step_ns
+            assert closer.target(config, closer.objective(config, step_ns)) == step_ns
 
 
 def check(instance: Instance, gap: float) -> None:
@@ -62,10 +67,9 @@ def test_money_within_a_time_limit_equals_brute_force(seed: int, gap: float) -> 
 def by_bound(instance: Instance, gap: float, bound_ns: int, best_ns: int) -> str:
     """How a config of one node is closed with this bound by a plan of that step on it."""
     config = next(config for config in configs(instance) if sum(config.nodes_used) == 1)
-    weight, options = objective_weight(instance, config), SolveOptions(gap=gap)
-    closer = Closer(instance, options, enumerate_config, TimeTables(instance))
+    weight = objective_weight(instance, config)
     task = Task(bound_ns * weight, bound_ns, "work", config)
-    return closer.by_bound(task, best_ns * weight).record.reason
+    return closer_of(instance, gap).by_bound(task, best_ns * weight).record.reason
 
 
 def test_bug_equal_cost_was_a_nanosecond_short() -> None:
