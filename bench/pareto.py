@@ -95,7 +95,7 @@ def run(name: str, time_limit_s: float | None, workers: int) -> tuple[FrontDocum
         "clusters": len(document.clusters),
         "points": len(document.points),
         "open": document.num_open,
-        "searched": len(search.clusters.closed),
+        "searched": len(search.closed),
         "closed_by_bounds": by_bounds,
         "runtime_s": document.runtime_s,
         "cpu_s": cpu_seconds() - begun,

@@ -32,18 +32,46 @@ from solver.search.plan_search import Progress
 from solver.study.store import Study
 
 
-class OpenClusters:
-    """What is known of every cluster. bounds: of its step time in ns; None: no plan.
+@dataclass(frozen=True)
+class FamilyProgress:
+    """State of a search over clusters, while one of them is searched.
 
-    closed: clusters whose turn is over, and whether bounds alone were not enough. proofs: closings
-    of those on the front; no more is kept of others, so that memory does not grow with the search.
+    within: of the search of the cluster at hand, `now`; None as long as nothing is known.
     """
 
-    def __init__(self, members: Members, measure: Measure, asked: float) -> None:
-        """asked: the gap up to which a cluster counts as closed."""
-        self.members, self.asked = members, asked
-        self.front = Front(measure, members.counts)
-        self.bounds: dict[Counts, int | None] = dict.fromkeys(members.counts, 0)
+    clusters: FamilyOverview
+    elapsed_s: float
+    now: Counts
+    within: Progress | None
+
+    @property
+    def total(self) -> int:
+        """Number of clusters."""
+        return self.clusters.closed + len(self.clusters.open)
+
+
+Report = Callable[[FamilyProgress], None]
+
+
+class FamilySearch:
+    """One search, and what it knows of every cluster.
+
+    bounds: of its step time in ns; None: no plan. closed: clusters whose turn is over, and whether
+    bounds alone were not enough. proofs: closings of those on the front; no more is kept of others,
+    so that memory does not grow with the search. study: where every closing is kept, and taken from
+    if it is known.
+    """
+
+    def __init__(
+        self, family: Family, measure: Measure, options: SolveOptions, study: Study | None = None
+    ) -> None:
+        if measure.limited:  # other limits hold on other terms, and a limit has no gap
+            options = replace(options, gap=0.0)
+        self.family, self.options = family, options
+        self.deadline = Deadline(options.time_limit_s)
+        self.members = Members(family, options, study)
+        self.front = Front(measure, self.members.counts)
+        self.bounds: dict[Counts, int | None] = dict.fromkeys(self.members.counts, 0)
         self.closed: dict[Counts, bool] = {}
         self.proofs: dict[Counts, MemberClosing] = {}
         self._packed: set[Counts] = set()
@@ -53,14 +81,9 @@ class OpenClusters:
         """Those that are not closed."""
         return [counts for counts in self.bounds if self.is_open(counts)]
 
-    def bound(self) -> None:
-        """Bounds all of them in closed form."""
-        for counts in self.bounds:
-            self.bounds[counts] = self._within(counts, self.members.bound_ns(counts))
-
     def target_ns(self, counts: Counts) -> float:
         """A bound of at least this closes the cluster."""
-        return self.front.cutoffs[counts] * (1 - self.asked) * (1 - NOISE)
+        return self.front.cutoffs[counts] * (1 - self.options.gap) * (1 - NOISE)
 
     def is_open(self, counts: Counts) -> bool:
         """Whether the cluster may have a plan that is not dominated, beyond the gap."""
@@ -119,61 +142,27 @@ class OpenClusters:
                 shares.append(bound_ns / cutoff_ns)
         return None if 0 in shares else 1 - min(shares, default=1.0)
 
-
-@dataclass(frozen=True)
-class FamilyProgress:
-    """State of a search over clusters, while one of them is searched.
-
-    within: of the search of the cluster at hand, `now`; None as long as nothing is known.
-    """
-
-    clusters: FamilyOverview
-    elapsed_s: float
-    now: Counts
-    within: Progress | None
-
-    @property
-    def total(self) -> int:
-        """Number of clusters."""
-        return self.clusters.closed + len(self.clusters.open)
-
-
-Report = Callable[[FamilyProgress], None]
-
-
-class FamilySearch:
-    """One search. study: where every closing is kept, and taken from if it is known."""
-
-    def __init__(
-        self, family: Family, measure: Measure, options: SolveOptions, study: Study | None = None
-    ) -> None:
-        if measure.limited:  # other limits hold on other terms, and a limit has no gap
-            options = replace(options, gap=0.0)
-        self.family, self.options = family, options
-        self.deadline = Deadline(options.time_limit_s)
-        self.members = Members(family, options, study)
-        self.clusters = OpenClusters(self.members, measure, options.gap)
-
     def run(self, report: Report | None = None) -> Termination:
         """Closes clusters until none is open or time is up; nothing that is known is lost."""
         with suppress(TimeUp), time_up_after(self.deadline.end_s):
             try:
-                self.clusters.bound()
-                while not self.deadline.over() and (task := self.clusters.next_task()):
+                for counts in self.bounds:
+                    self.bounds[counts] = self._within(counts, self.members.bound_ns(counts))
+                while not self.deadline.over() and (task := self.next_task()):
                     closing = self.members.known(task)
                     if closing is None:
                         shown = self._shown(task.counts, report)
                         closing = self.members.close(task, self.deadline.left_s, shown)
                         if not self.deadline.over() and not closing.cut_short:
                             self.members.keep(task, closing)
-                    self.clusters.take(closing)
+                    self.take(closing)
                     self._note()
                     if closing.interrupted:
                         raise KeyboardInterrupt
                 self._note()  # bounds may have closed the others
             except KeyboardInterrupt:
                 return Termination.INTERRUPTED
-        if not self.clusters.open:
+        if not self.open:
             return Termination.CLOSED
         late = self.deadline.over()
         return Termination.TIME_LIMIT if late else Termination.UNFINISHED
@@ -181,17 +170,16 @@ class FamilySearch:
     @property
     def overview(self) -> FamilyOverview:
         """What is asked, and how far the search is."""
-        clusters, still_open = self.clusters, self.clusters.open
-        limits = self.members.family.instance.limits
+        still_open, limits = self.open, self.members.family.instance.limits
         return FamilyOverview(
-            aim=clusters.front.measure.aim,
+            aim=self.front.measure.aim,
             fewest=self.family.fewest,
             max_step_time_s=limits.max_step_time_s,
             max_cost_usd_per_step=limits.max_cost_usd_per_step,
-            closed=len(clusters.bounds) - len(still_open),
+            closed=len(self.bounds) - len(still_open),
             open=still_open,
-            front=len(clusters.front.best),
-            gap=clusters.gap,
+            front=len(self.front.best),
+            gap=self.gap,
         )
 
     def _note(self) -> None:
@@ -227,20 +215,18 @@ def front_of(
 
 def outcome(search: FamilySearch, termination: Termination) -> FrontDocument:
     """The sealed front file: everything that a search knows when it has ended."""
-    clusters, terms = search.clusters, dict[Counts, list[Terms]]()
-    for point in clusters.front.best:
+    terms = dict[Counts, list[Terms]]()
+    for point in search.front.best:
         terms.setdefault(point.counts, []).append(point.terms)
     return sealed(
         FrontDocument(
-            aim=clusters.front.measure.aim,
+            aim=search.front.measure.aim,
             termination=termination,
             requested_gap=search.options.gap,
             seed=search.options.seed,
             runtime_s=search.deadline.elapsed_s,
             points=tuple(_point(search, counts, rented) for counts, rented in terms.items()),
-            clusters=tuple(
-                _standing(search, counts, counts in terms) for counts in clusters.bounds
-            ),
+            clusters=tuple(_standing(search, counts, counts in terms) for counts in search.bounds),
             family=search.family,
         )
     )
@@ -248,7 +234,7 @@ def outcome(search: FamilySearch, termination: Termination) -> FrontDocument:
 
 def _point(search: FamilySearch, counts: Counts, rented: list[Terms]) -> PointDocument:
     """With the plan on the nodes that it uses; the others of the point are idle."""
-    closing = search.clusters.proofs[counts]
+    closing = search.proofs[counts]
     assert closing.found is not None, "a point has a plan"
     plan, step_time_ns = closing.found
     used = plan.config.nodes_used
@@ -281,19 +267,19 @@ def _point(search: FamilySearch, counts: Counts, rented: list[Terms]) -> PointDo
 
 
 def _standing(search: FamilySearch, counts: Counts, on_front: bool) -> ClusterRecord:
-    points, bound_ns = search.clusters.front.points.get(counts), search.clusters.bounds[counts]
+    points, bound_ns = search.front.points.get(counts), search.bounds[counts]
     record = ClusterRecord(
         nodes=counts,
-        standing="open" if search.clusters.is_open(counts) else "infeasible",
-        closed_by="search" if search.clusters.closed.get(counts) else "bounds",
+        standing="open" if search.is_open(counts) else "infeasible",
+        closed_by="search" if search.closed.get(counts) else "bounds",
         step_time_ns=None if points is None else points[0].step_time_ns,
         bound_ns=bound_ns,
     )
     if bound_ns is None or record.standing == "open":
         return record
-    target_ns = math.ceil(search.clusters.target_ns(counts))
+    target_ns = math.ceil(search.target_ns(counts))
     record = record.but(bound_ns=min(bound_ns, target_ns))
     if on_front:
         return record.but(standing="best")
-    by = search.clusters.front.dominating(counts, bound_ns)
+    by = search.front.dominating(counts, bound_ns)
     return record.but(standing="dominated", dominated_by=by.counts if by else None)

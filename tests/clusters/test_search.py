@@ -91,12 +91,12 @@ def test_interrupted_search_keeps_the_front_so_far(monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(Members, "close", interrupted)
     assert search.run() is Termination.INTERRUPTED
-    assert len(search.clusters.front.points) == 1
-    assert search.clusters.gap
-    assert search.clusters.open
+    assert len(search.front.points) == 1
+    assert search.gap
+    assert search.open
     late = FamilySearch(family, Measure(family), SolveOptions(time_limit_s=1e-9))
     assert late.run() is Termination.TIME_LIMIT
-    assert late.clusters.open == [*late.clusters.bounds]
+    assert late.open == [*late.bounds]
 
 
 def test_bug_cluster_that_workers_die_of_was_tried_for_ever(
@@ -122,7 +122,7 @@ def test_bug_cluster_that_workers_die_of_was_tried_for_ever(
         patch.setattr(Members, "close", fatal)
         termination, ended = search()
     assert termination is Termination.UNFINISHED
-    assert ended.clusters.open == [(2, 0)]
+    assert ended.open == [(2, 0)]
     assert turns.count((2, 0)) == 1
     assert not verify_front(outcome(ended, termination)).problems
     assert search()[0] is Termination.CLOSED
