@@ -34,16 +34,6 @@ class TimeUp(BaseException):
     """The time limit is over; no Exception, as KeyboardInterrupt: no library catches it."""
 
 
-def raises(stop: Stop) -> Callable[[], None]:
-    """What raises `TimeUp` when it is called and `stop` says so."""
-
-    def check() -> None:
-        if stop():
-            raise TimeUp
-
-    return check
-
-
 @dataclass(frozen=True)
 class Deadline:
     """Time since the begin of some work, and its limit; None: there is none."""

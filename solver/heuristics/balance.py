@@ -182,12 +182,8 @@ class Balance:
         pp = self.space.tables.config.pp
         return chunk_memory(self.space.intervals, self.groups[:pp], self.shares)
 
-    def allowed(self, k: int, start: int, end: int) -> bool:
-        """Whether layers [start, end) are a stage k: enough blocks, and memory on every GPU."""
-        return bool(self.space.least_ends[start] <= end <= self.farthest[k, start])
-
     def ends(self, k: int, start: int) -> range:
-        """All allowed ends of stage k if it starts at `start`."""
+        """All ends of stage k from `start` with enough blocks, and memory on every GPU."""
         return range(int(self.space.least_ends[start]), int(self.farthest[k, start]) + 1)
 
     def takes(self, split: Split) -> bool:

@@ -55,23 +55,18 @@ def even_split(tables: CostTables) -> Split:
     return split
 
 
-def moved(split: Split, source: int, target: int) -> Split:
-    """One layer less on stage `source`, one more on `target`; stages in between shift by one."""
-    low, high = sorted((source, target))
-    step = 1 if source > target else -1
-    return tuple(b + step if low < k <= high else b for k, b in enumerate(split))
-
-
 def _move(costs: Balance, split: Split, times: list[int]) -> Split | None:
     """One layer from the slowest stage to the fastest that can take it; None if none can."""
     slow = times.index(max(times))
     for fast in sorted(range(len(times)), key=lambda k: times[k]):
         if times[fast] == times[slow]:
             return None
-        result = moved(split, slow, fast)
-        changed = range(min(slow, fast), max(slow, fast) + 1)
-        if all(costs.allowed(k, result[k], result[k + 1]) for k in changed):
-            return result
+        # stages in between shift by one layer
+        low, high = sorted((slow, fast))
+        step = 1 if slow > fast else -1
+        moved = tuple(b + step if low < k <= high else b for k, b in enumerate(split))
+        if all(moved[k + 1] in costs.ends(k, moved[k]) for k in range(low, high + 1)):
+            return moved
     return None
 
 
@@ -158,19 +153,6 @@ def _megatron_split(costs: Balance) -> Split | None:
     return split if split and costs.takes(split) else None
 
 
-def batch_time_ns(space: SplitSpace, order: Order) -> int | None:
-    """Megatron's estimate of a step, its equation 1; None where the equal split does not fit.
-
-    (m + p - 1) (t_f + t_b) with m micro-batches per replica and the slowest stage's times
-    (Narayanan et al. 2021, section 3.4, by which they choose the micro-batch size).
-    """
-    costs = space.balance(order)
-    split = _megatron_split(costs)
-    if split is None:
-        return None
-    return (max(space.even) + space.tables.config.pp - 1) * max(costs.times_ns(split))
-
-
 def _growth(config: Configuration) -> tuple[int, int, int, bool]:
     return (config.zero, config.pp, config.widest_tp, "none" not in config.recompute)
 
@@ -182,12 +164,16 @@ def _smallest_model_parallel(instance: Instance, configs: list[Configuration]) -
     grown = sorted((s for s in configs if s.pp == 1 or s.widest_tp == widest), key=_growth)
     time_tables = TimeTables(instance)
     for _, sizes in groupby(grown, key=_growth):
-        spaces = [SplitSpace(time_tables.costs(config)) for config in sizes]
-        fitting = [
-            (time_ns, -space.tables.config.micro_batch, space)
-            for space in spaces
-            if (time_ns := batch_time_ns(space, order)) is not None
-        ]
+        fitting = list[tuple[int, int, SplitSpace]]()
+        for config in sizes:
+            space = SplitSpace(time_tables.costs(config))
+            costs = space.balance(order)
+            if split := _megatron_split(costs):
+                # Their estimate of a step, (m + p - 1) (t_f + t_b) with m micro-batches per replica
+                # and the slowest stage's times, by which they choose the micro-batch size: 2021,
+                # section 3.4, equation 1
+                time_ns = (max(space.even) + config.pp - 1) * max(costs.times_ns(split))
+                fitting.append((time_ns, -config.micro_batch, space))
         if fitting:
             choice = Choice(instance)
             best = min(fitting, key=lambda entry: entry[:2])[2]

@@ -87,22 +87,6 @@ class _LocalSearch:
         pool = self.pools.setdefault((config.schedule, config.pp, config.chunking), PathPool())
         return ConfigSearch(self.times.costs(config), pool)
 
-    def survey(self, configs: Iterable[Configuration]) -> Iterator[None]:
-        """A start and a descent for every config that its bound leaves room for a much better plan.
-
-        Such bounds do not tell which configurations are good.
-        """
-        failures = 0
-        for bound, config in self.ranked(configs):
-            best = self.choice.objective
-            if bound >= (1 - ROOM) * best or failures == SURVEYED or self.stop():
-                return
-            search = self.search(config)
-            for state in self.started(search, search.first_orders)[:1]:
-                self.offer(search, search.descend(state, self.stop))
-            failures = 0 if self.choice.objective < best else failures + 1
-            yield
-
     def starts(self, configs: Iterable[Configuration]) -> Iterator[None]:
         """The groups of nodes side by side, for every config; the best order of each is kept."""
         waiting = self.ranked(configs)[::-1]
@@ -191,8 +175,18 @@ def local_plans(
 def surveyed_plan(
     configs: Iterable[Configuration], times: TimeTables, below: float, stop: Stop = lambda: False
 ) -> tuple[Plan, int] | None:
-    """The best plan of a survey with an objective `below` some other's; None if there is none."""
-    search = _LocalSearch(times, 0, stop, below)
-    for _ in search.survey(configs):
-        pass
-    return search.choice.result
+    """The best plan of a survey with an objective `below` some other's; None if there is none.
+
+    A start and a descent for every config that its bound leaves room for a much better plan: such
+    bounds do not tell which configurations are good.
+    """
+    local, failures = _LocalSearch(times, 0, stop, below), 0
+    for bound, config in local.ranked(configs):
+        best = local.choice.objective
+        if bound >= (1 - ROOM) * best or failures == SURVEYED or stop():
+            break
+        search = local.search(config)
+        for state in local.started(search, search.first_orders)[:1]:
+            local.offer(search, search.descend(state, stop))
+        failures = 0 if local.choice.objective < best else failures + 1
+    return local.choice.result

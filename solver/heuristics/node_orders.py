@@ -41,20 +41,6 @@ def _following(order: list[int]) -> bool:
     return True
 
 
-def _rotations(order: Order) -> set[Order]:
-    return {order[i:] + order[:i] for i in range(len(order))}
-
-
-def _structured(listed: Order) -> set[Order]:
-    groups = sorted(set(listed))
-    orders = _rotations(listed) | _rotations(listed[::-1])
-    for chosen in groups:
-        of_group = tuple(j for j in listed if j == chosen)
-        rest = tuple(j for j in listed if j != chosen)
-        orders |= {of_group + rest, rest + of_group, of_group + rest[::-1], rest[::-1] + of_group}
-    return orders
-
-
 def node_orders(nodes_used: Sequence[int], limit: int) -> Iterator[Order]:
     """Distinct orders of the nodes used, as node-group indices, in lexicographic order.
 
@@ -64,12 +50,19 @@ def node_orders(nodes_used: Sequence[int], limit: int) -> Iterator[Order]:
     """
     listed = listed_order(nodes_used)
     if count_orders(nodes_used) > limit:
-        yield from sorted(_structured(listed))
+        both_ways = (listed, listed[::-1])
+        orders = {order[i:] + order[:i] for order in both_ways for i in range(len(order))}
+        for chosen in set(listed):
+            of_group = tuple(j for j in listed if j == chosen)
+            rest = tuple(j for j in listed if j != chosen)
+            for others in (rest, rest[::-1]):
+                orders |= {of_group + others, others + of_group}
+        yield from sorted(orders)
         return
-    order = list(listed)
+    following = list(listed)
     yield listed
-    while _following(order):
-        yield tuple(order)
+    while _following(following):
+        yield tuple(following)
 
 
 def nearest_split(target: Split, ends: Callable[[int, int], range]) -> Split | None:

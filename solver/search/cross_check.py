@@ -12,7 +12,7 @@ from formulations.space import configs
 from solver.heuristics.baselines import Found, amp_plans, megatron_rule
 from solver.heuristics.local import local_plans
 from solver.heuristics.time_tables import TimeTables
-from solver.interrupt import Deadline, Stop, TimeUp, raises
+from solver.interrupt import Deadline, Stop, TimeUp
 from solver.options import CheckMethod, Method, SolveOptions
 from solver.result import (
     Comparison,
@@ -53,7 +53,7 @@ def _tried(instance: Instance, method: CheckMethod, options: SolveOptions) -> Re
     plans: list[Found] = []
     try:
         with suppress(TimeUp):
-            space = configs(instance, raises(deadline.over))
+            space = configs(instance, deadline.check)
             plans.extend(HEURISTICS[method](instance, space, options, deadline.over))
         ended = Termination.TIME_LIMIT if deadline.over() else ended
     except KeyboardInterrupt:

@@ -122,7 +122,8 @@ def relaxations(instance: Instance) -> Iterator[tuple[str, Instance]]:
 
 def _left_out(instance: Instance) -> Iterator[tuple[str, dict[str, Any]]]:
     """Wider values of fields, by section, whoever can run them."""
-    search, workload, unmeasured = instance.search, instance.workload, instance.profile is None
+    search, workload, cluster = instance.search, instance.workload, instance.cluster
+    unmeasured = instance.profile is None
     choices = (
         choice for used in node_vectors(instance) for choice in group_degrees(instance, used)
     )
@@ -146,7 +147,7 @@ def _left_out(instance: Instance) -> Iterator[tuple[str, dict[str, Any]]]:
         if helps and value not in (given if several else (given,)):
             wider = (*given, value) if several else value
             yield f"search.{name}: {str(value).lower()}", {"search": {name: wider}}
-    if unmeasured and plain and has_flash(instance.cluster, workload.precision):
+    if unmeasured and plain and has_flash(cluster, workload.precision):
         yield "workload.flash_attention: true", {"workload": workload.with_flash()}
     if max(search.zero) < PARAMETERS_SPLIT and search.micro_batches == "even":
         yield "search.zero: 3", {"search": {"zero": tuple(range(PARAMETERS_SPLIT + 1))}}
@@ -155,23 +156,17 @@ def _left_out(instance: Instance) -> Iterator[tuple[str, dict[str, Any]]]:
     for name in ("data_parallel", "pipeline_parallel"):
         if getattr(search, name) is not None:
             yield f"no search.{name}", {"search": {name: None}}
-    if degrees := _more_degrees(instance):
-        text = f"{', '.join(map(str, degrees))} in search.tensor_parallel"
-        yield text, {"search": {"tensor_parallel": (*(search.tensor_parallel or ()), *degrees)}}
-
-
-def _more_degrees(instance: Instance) -> list[int]:
-    """Powers of two that the list of tensor-parallel degrees leaves out and that could be used."""
-    given = instance.search.tensor_parallel
-    if given is None:
-        return []
-    largest = max(group.gpus_per_node for group in instance.cluster.groups)
-    heads = instance.workload.kv_heads
-    more = [tp for tp in powers_of_two(largest) if tp not in given and heads % tp == 0]
-    if instance.profile is None:
-        return more
-    kinds = list(dict.fromkeys(run.layer.kind for run in instance.workload.layer_runs))
-    return covered_degrees(instance.profile, kinds, instance.cluster, more)
+    if search.tensor_parallel is not None:
+        # Powers of two that its list leaves out and that could be used
+        listed, largest = search.tensor_parallel, max(g.gpus_per_node for g in cluster.groups)
+        more = [tp for tp in powers_of_two(largest) if tp not in listed]
+        more = [tp for tp in more if workload.kv_heads % tp == 0]
+        if instance.profile is not None:
+            kinds = list(dict.fromkeys(run.layer.kind for run in workload.layer_runs))
+            more = covered_degrees(instance.profile, kinds, cluster, more)
+        if more:
+            text = f"{', '.join(map(str, more))} in search.tensor_parallel"
+            yield text, {"search": {"tensor_parallel": (*listed, *more)}}
 
 
 #: Time for looking for remedies, which are searches of their own.

@@ -16,7 +16,7 @@ from formulations.plan import Configuration
 from formulations.space import configs
 from formulations.units import NANOSECONDS_PER_SECOND
 from solver.heuristics.time_tables import TimeTables
-from solver.interrupt import Deadline, raises
+from solver.interrupt import Deadline
 from solver.options import SolveOptions
 from solver.result import (
     ConfigRecord,
@@ -139,7 +139,7 @@ class PlanSearch:
             engine = self.collector = Collector()
         self.pool = CutPool()
         self.closer = Closer(instance, options, engine, self.times, Answers(study))
-        space = configs(instance, raises(stop)) if space is None else space
+        space = configs(instance, self.deadline.check) if space is None else space
         if report is not None:
             space = self._told(space, report)
         self.open_list, self.report = OpenList(space, self.times, self.closer, stop), report
