@@ -34,11 +34,13 @@ def show_study(path: Path, as_json: bool) -> None:
     fields: dict[str, Any] = {"instance": instance.name}
     parts: list[RenderableType] = []
     if search is not None:
+        step_ns = search.result.step_time_ns
         fields["solve"] = {
             "configs_closed": search.closed,
             "configs_open": len(search.open),
-            "step_time_s": None if search.step_time_ns is None else search.step_time_ns / 1e9,
-            **fields_of(search, "objective", "bound", "gap", "spent_s"),
+            "step_time_s": step_ns and step_ns / 1e9,
+            **fields_of(search.result, "objective", "bound", "gap"),
+            "spent_s": search.spent_s,
             "open": [record.model_dump(mode="json") for record in search.open],
         }
         parts += _search_text(instance, search)
@@ -71,12 +73,13 @@ def show_study(path: Path, as_json: bool) -> None:
 
 
 def _search_text(instance: Instance, search: SearchOverview) -> Parts:
-    best = "none yet" if search.step_time_ns is None else time_text(search.step_time_ns / 1e9)
+    step_ns = search.result.step_time_ns
+    best = "none yet" if step_ns is None else time_text(step_ns / 1e9)
     closed = f"{search.closed} configurations closed, {len(search.open)} open"
     spent = f"{time_text(search.spent_s)} of processors on the configurations that took a search"
     lines = [
         ("solve", f"{instance.name}, {closed}"),
-        ("best plan", f"{best}, gap {gap_text(search.gap)}"),
+        ("best plan", f"{best}, gap {gap_text(search.result.gap)}"),
         ("spent", spent),
     ]
     yield Labelled(lines)

@@ -18,7 +18,7 @@ from solver.front_document import Aim
 from solver.heuristics.time_tables import TimeTables
 from solver.interrupt import TimeUp, time_up_after
 from solver.options import SolveOptions
-from solver.result import ConfigRecord
+from solver.result import ConfigRecord, Termination
 from solver.search.fathoming import check_plan
 from solver.search.plan_search import EFFORTS, PlanSearch, Report
 from solver.study.store import Shelf, Study
@@ -151,17 +151,14 @@ class Members:
             pass
         except KeyboardInterrupt:
             interrupted = True
-        standing, best = search.standing(), search.incumbents.best
-        bound_ns: int | None = 0
-        if standing.complete:  # step times are minimised
-            bound_ns = None if standing.bound is None else int(standing.bound)
-        stated = search.closer.stated
+        result = search.result(Termination.TIME_LIMIT)
+        no_plan = search.open_list.complete and result.bound is None
         return MemberClosing(
             counts=counts,
-            found=standing.incumbent.found,
-            bound_ns=bound_ns,
-            records=tuple(stated(record, best, bound_ns) for record in standing.records),
-            runtime_s=search.deadline.elapsed_s,
+            found=search.incumbents.known.found,
+            bound_ns=None if no_plan else int(result.bound or 0),  # step times are minimised
+            records=result.log.configs,
+            runtime_s=result.runtime_s,
             interrupted=interrupted,
         )
 

@@ -5,7 +5,6 @@ import math
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import partial
 
 from formulations.instance import Instance
 from formulations.instance.instance import Limits
@@ -15,9 +14,9 @@ from formulations.space.launch import widened
 from formulations.units import NANOSECONDS_PER_SECOND
 from solver.interrupt import Deadline, TimeUp, time_up_after
 from solver.options import SolveOptions
-from solver.result import OtherTarget, Result, Status, Termination, objective_weight
+from solver.result import ConfigRecord, OtherTarget, Result, Status, Termination
 from solver.search.feasibility_relaxation import LIMIT_S, explain
-from solver.search.plan_search import PlanSearch, Report, Standing
+from solver.search.plan_search import PlanSearch, Report
 from solver.study.store import Study
 
 #: What a study notes of a search: the gap and the limits that it was asked for.
@@ -145,9 +144,9 @@ def seen_within(instance: Instance, limit_s: float) -> tuple[float | None, float
     search = PlanSearch(instance, SolveOptions(time_limit_s=limit_s))
     with suppress(TimeUp), time_up_after(search.deadline.end_s):
         search.run()
-    standing = search.standing()
-    no_plan = math.inf if standing.complete else None
-    return no_plan if standing.bound is None else standing.bound, standing.objective
+    result = search.result(Termination.TIME_LIMIT)
+    no_plan = search.open_list.complete and result.bound is None
+    return math.inf if no_plan else result.bound, result.objective
 
 
 def _line(target: Target, added: dict[str, object]) -> str:
@@ -162,15 +161,16 @@ def _line(target: Target, added: dict[str, object]) -> str:
 
 
 @dataclass(frozen=True)
-class SearchOverview(Standing):
-    """What a study knows of a search. spent_s: of processors, by the engine."""
+class SearchOverview:
+    """What a study knows of a search. closed: number of configurations that are, beside those open.
 
+    spent_s: of processors, by the engine.
+    """
+
+    result: Result
+    closed: int
+    open: tuple[ConfigRecord, ...]
     spent_s: float
-
-    @property
-    def closed(self) -> int:
-        """Configurations that are."""
-        return len(self.records) - len(self.open)
 
 
 def search_overview(study: Study) -> SearchOverview | None:
@@ -192,7 +192,8 @@ def search_overview(study: Study) -> SearchOverview | None:
                 ).record
     best = search.incumbents.best
     open_list.unpacked(open_list.open(best), best, lambda: False)
-    standing = search.standing()
-    weight = partial(objective_weight, instance)
-    records = sorted(standing.records, key=lambda r: (r.bound_ns or 0) * weight(r.config))
-    return SearchOverview(**vars(replace(standing, records=tuple(records))), spent_s=spent_s)
+    records = open_list.reviewed(best)
+    still_open = [record for record in records if record.reason == "open"]
+    still_open.sort(key=lambda record: closer.objective(record.config, record.bound_ns or 0))
+    result, closed = search.result(Termination.TIME_LIMIT), len(records) - len(still_open)
+    return SearchOverview(result, closed, tuple(still_open), spent_s)

@@ -69,48 +69,6 @@ Report = Callable[[Progress], None]
 NOTED_EVERY = 1.25
 
 
-@dataclass(frozen=True)
-class Standing:
-    """What is known of a search. records: of all configs; none if they could not be listed in time.
-
-    incumbent: the best plan. bound: no plan has a lower objective; None where nothing is proved,
-    or there is no plan.
-    """
-
-    records: tuple[ConfigRecord, ...]
-    incumbent: Incumbent
-    objective: float | None
-    bound: float | None
-    complete: bool
-
-    @property
-    def open(self) -> tuple[ConfigRecord, ...]:
-        """Configurations that may still have a better plan."""
-        return tuple(record for record in self.records if record.reason == "open")
-
-    @property
-    def step_time_ns(self) -> int | None:
-        """Of the best plan."""
-        return self.incumbent.step_time_ns
-
-    @property
-    def is_open(self) -> bool:
-        """Whether a better plan is possible."""
-        return not self.complete or bool(self.open)
-
-    @property
-    def status(self) -> Status:
-        """What that is called."""
-        if self.objective is not None:
-            return Status.FEASIBLE if self.is_open else Status.OPTIMAL
-        return Status.UNKNOWN if self.is_open else Status.INFEASIBLE
-
-    @property
-    def gap(self) -> float | None:
-        """Largest distance to the best plan."""
-        return relative_gap(self.objective, self.bound)
-
-
 class PlanSearch:
     """State of one search, of all plans or of those of some `space` with an objective `below`."""
 
@@ -298,25 +256,17 @@ class PlanSearch:
         history = [*self.incumbents.history, *shares]
         return tuple(sorted(history, key=lambda moment: moment.elapsed_s))
 
-    def standing(self) -> Standing:
-        """What is known now."""
-        incumbent, open_list = self.incumbents.known, self.open_list
-        records, bound = open_list.reviewed(self.incumbents.best), None
-        objective = None if incumbent.plan is None else incumbent.objective
-        if open_list.complete:
-            objectives = open_list.bounds(records) + ([] if objective is None else [objective])
-            bound = min(objectives, default=None)
-        return Standing(records, incumbent, objective, bound, open_list.complete)
-
-    def second_best(self, standing: Standing) -> SecondBest | None:
-        """What is known of all configurations but the incumbent's."""
-        best, objective = standing.incumbent.plan, standing.objective
+    def second_best(
+        self, records: Sequence[ConfigRecord], objective: float | None
+    ) -> SecondBest | None:
+        """What is known of all configurations but that of the incumbent, of this objective."""
+        best = self.incumbents.known.plan
         if best is None or not objective:
             return None
         seen, config = dict(self.incumbents.seen), None
         seen.pop(best.config, None)
-        records = (record for record in standing.records if record.config != best.config)
-        bounds = [*self.open_list.bounds([*records]), *seen.values()]
+        others = [record for record in records if record.config != best.config]
+        bounds = [*self.open_list.bounds(others), *seen.values()]
         if not bounds:
             return None
         step_s = behind = None
@@ -325,35 +275,42 @@ class PlanSearch:
             weight = objective_weight(self.instance, config)
             step_s = seen[config] / weight / NANOSECONDS_PER_SECOND if weight else None
             behind = seen[config] / objective - 1
+        complete = self.open_list.complete
         return SecondBest(
             config=config,
             step_time_s=step_s,
             behind=behind,
-            at_least=max(0.0, min(bounds) / objective - 1) if standing.complete else None,
+            at_least=max(0.0, min(bounds) / objective - 1) if complete else None,
         )
 
     def result(self, termination: Termination) -> Result:
-        """The outcome, with the rest of the configurations logged."""
-        standing = self.standing()
-        if not standing.is_open:
+        """What is known now: the outcome where nothing is open, and of a search that was ended."""
+        known, best, open_list = self.incumbents.known, self.incumbents.best, self.open_list
+        records, objective, bound = open_list.reviewed(best), None, None
+        if known.plan is not None:
+            objective = known.objective
+        if open_list.complete:
+            objectives = open_list.bounds(records) + ([] if objective is None else [objective])
+            bound = min(objectives, default=None)
+        if open_list.complete and all(record.reason != "open" for record in records):
             termination = Termination.CLOSED
-        elif termination is Termination.TIME_LIMIT and not self.deadline.over():
-            termination = Termination.UNFINISHED
-        stated, objective, bound = self.closer.stated, standing.objective, standing.bound
+            status = Status.INFEASIBLE if objective is None else Status.OPTIMAL
+        else:  # a better plan is possible
+            status = Status.UNKNOWN if objective is None else Status.FEASIBLE
+            if termination is Termination.TIME_LIMIT and not self.deadline.over():
+                termination = Termination.UNFINISHED
+        stated = (self.closer.stated(record, best, bound) for record in records)
         return Result(
             instance=self.instance,
-            status=standing.status,
+            status=status,
             termination=termination,
-            plan=standing.incumbent.plan,
-            step_time_ns=standing.incumbent.step_time_ns,
+            plan=known.plan,
+            step_time_ns=known.step_time_ns,
             objective=objective,
             bound=bound,
             runtime_s=self.deadline.elapsed_s,
-            log=SearchLog(
-                tuple(stated(record, objective, bound) for record in standing.records),
-                self._moments(objective, bound),
-            ),
+            log=SearchLog(tuple(stated), self._moments(objective, bound)),
             method=self.options.method,
             requested_gap=self.options.gap,
-            second_best=self.second_best(standing),
+            second_best=self.second_best(records, objective),
         )

@@ -143,16 +143,19 @@ def searches() -> dict[str, list[object]]:
     told = dict[str, list[object]]()
     for n, (name, instance) in enumerate(asked.items()):
         search = PlanSearch(instance, SolveOptions(gap=0.05 * (n % 3 == 2), seed=n))
-        first = search.standing()
+        first = search.result(Termination.TIME_LIMIT)
         search.first_plans(search.space)
         early = search.incumbents.best, search.incumbents.asked
         search.run(efforts=(10,))
-        middle = search.standing()
+        middle = search.result(Termination.TIME_LIMIT)
         search.close()
         result = search.result(Termination.TIME_LIMIT)
         ways = Counter((record.reason, record.proof) for record in result.log.configs)
         plans = [moment.step_time_s for moment in result.log.history if moment.step_time_s]
-        bounds = [[standing.bound, len(standing.open)] for standing in (first, middle)]
+        bounds = [
+            [known.bound, sum(record.reason == "open" for record in known.log.configs)]
+            for known in (first, middle)
+        ]
         proved = sorted((str(r.bound_ns), r.reason) for r in result.log.configs)
         outcome = result.status, result.termination, result.objective, result.bound
         work = search.incumbents.asked, early, plans, bounds

@@ -60,10 +60,10 @@ def test_a_search_below_a_cutoff_finds_nothing_at_it() -> None:
     for below, found_ns in ((best_ns + 1, best_ns), (best_ns, None)):
         search = PlanSearch(random_instance(0), SolveOptions(), below=below)
         search.close()
-        standing = search.standing()
-        assert standing.step_time_ns == standing.objective == found_ns
-        assert (standing.bound or 0) >= best_ns
-        assert standing.open == ()
+        result = search.result(Termination.TIME_LIMIT)
+        assert result.step_time_ns == result.objective == found_ns
+        assert (result.bound or 0) >= best_ns
+        assert result.termination is Termination.CLOSED
 
 
 def test_the_exact_method_takes_all_efforts(monkeypatch: pytest.MonkeyPatch) -> None:

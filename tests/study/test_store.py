@@ -82,7 +82,8 @@ def test_killed_at_random_moments_loses_one_config_at_most(
     assert (said(result), asked.stat().st_size) == (fresh, num_asked)
     shown = overview(path)
     assert (shown.open, shown.closed) == ((), len(result.log.configs))
-    assert (shown.objective, shown.bound, shown.gap) == (result.objective, result.bound, 0.0)
+    told = shown.result
+    assert (told.objective, told.bound, told.gap) == (result.objective, result.bound, 0.0)
     for kill in range(kills):
         asked.write_bytes(b"")
         path = tmp_path / f"{kill}.db"
@@ -117,9 +118,9 @@ def test_bug_recalled_plans_broke_the_limits_of_today(tmp_path: Path) -> None:
     for limit in ({"max_step_time_s": best_ns / 2e9}, {"max_cost_usd_per_step": 1e-12}):
         limited = instance.but(limits=limit)
         assert solved(path, limited, time_limit_s=60.0).status is Status.INFEASIBLE
-        assert overview(path).step_time_ns is None
+        assert overview(path).result.step_time_ns is None
         assert solved(path, instance, time_limit_s=60.0).step_time_ns == best_ns
-        assert overview(path).step_time_ns == best_ns
+        assert overview(path).result.step_time_ns == best_ns
     with pytest.raises(StudyError, match="a study of another instance"):
         solved(path, instance.but(search={"micro_batch": (1,)}))
 
@@ -218,7 +219,8 @@ def views(path: Path, file: bytes, instance: Instance) -> list[object]:
     told: list[object] = []
     path.write_bytes(file)
     try:
-        told.append(overview(path))
+        shown = overview(path)
+        told.append((said(shown.result), shown.closed, shown.open, shown.spent_s))
     except StudyError as error:
         told.append(str(error))
     for limit_s in (None, 60.0):
