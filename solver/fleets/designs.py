@@ -59,13 +59,11 @@ def generator_for(
     these, the one with the least `_step_ns`, as far as CHOICE_SHARE of the time allows. Raises
     NoPlanError where no template fits.
     """
-    sizes = micro_batches(instance)
-    if options.micro_batch is not None or len(sizes) == 1:
-        size = sizes[0] if options.micro_batch is None else options.micro_batch
-        return TemplateGenerator(instance, replace(options, micro_batch=size), report, study=study)
-    deadline = Deadline(options.time_limit_s)
-    first = replace(options, micro_batch=sizes[0])
+    sizes = micro_batches(instance) if options.micro_batch is None else [options.micro_batch]
+    deadline, first = Deadline(options.time_limit_s), replace(options, micro_batch=sizes[0])
     base = TemplateGenerator(instance, first, report, study=study)
+    if len(sizes) == 1:
+        return base
     # Sizes with which fewest nodes hold the model.
     fewest, fitting = sum(base.mixes.available), list[int]()
     with base.in_time():

@@ -51,18 +51,19 @@ class TimeTables:
         ask: Callable[..., Sequence[Known]],
         configs: Sequence[Configuration],
         *columns: Sequence[int],
-    ) -> list[Known]:
-        """What a bound says of configurations without degrees per stage, asked once per side."""
-        answers: dict[int, Known] = {}
-        side_of = [self.instance.side(config.nodes_used) for config in configs]
-        for number in set(side_of):
-            places = [i for i, side in enumerate(side_of) if side == number]
+    ) -> dict[Configuration, Known]:
+        """What a bound says of those configs without degrees per stage, asked once per side."""
+        answers, places_of = dict[Configuration, Known](), dict[int, list[int]]()
+        for i, config in enumerate(configs):
+            if not config.per_stage:
+                places_of.setdefault(self.instance.side(config.nodes_used), []).append(i)
+        for number, places in places_of.items():
             asked = [configs[i] for i in places]
             times = [self._times(config, config.recompute[0]) for config in asked]
             values = ([column[i] for i in places] for column in columns)
             of_side = ask(self.instance.sides[number], asked, times, *values)
-            answers |= zip(places, of_side, strict=True)
-        return [answers[i] for i in range(len(configs))]
+            answers |= zip(asked, of_side, strict=True)
+        return answers
 
     def costs(self, config: Configuration) -> CostTables:
         """All costs of a configuration."""
@@ -79,8 +80,8 @@ class TimeTables:
 
     def forms(self, configs: Sequence[Configuration]) -> list[ClosedForm]:
         """Closed-form bounds of configurations, in their order."""
-        new = [config for config in configs if config not in self._forms and not config.per_stage]
-        self._forms.update(zip(new, self._asked(closed_forms, new), strict=True))
+        new = [config for config in configs if config not in self._forms]
+        self._forms |= self._asked(closed_forms, new)
         for config in configs:
             if config not in self._forms:
                 choice = self._choices[self.instance.side(config.nodes_used)]
@@ -92,19 +93,14 @@ class TimeTables:
 
         They know no stages with degrees of their own, and refute none of their configs.
         """
-        pairs = zip(configs, below_ns, strict=True)
-        uniform = {config: ns for config, ns in pairs if not config.per_stage}
-        asked = self._asked(refuted, [*uniform], [*uniform.values()])
-        closed = dict(zip(uniform, asked, strict=True))
+        closed = self._asked(refuted, configs, below_ns)
         return [closed.get(config, False) for config in configs]
 
     def packed_ns(self, configs: Sequence[Configuration]) -> list[int]:
         """Bounds of the step times of configurations, by `packing` from those in closed form."""
-        bounds = dict(zip(configs, (form.bound_ns for form in self.forms(configs)), strict=True))
-        uniform = {config: ns for config, ns in bounds.items() if not config.per_stage}
-        packed = self._asked(packed_ns, [*uniform], [*uniform.values()])
-        bounds |= zip(uniform, packed, strict=True)
-        return [bounds[config] for config in configs]
+        bounds_ns = [form.bound_ns for form in self.forms(configs)]
+        packed = self._asked(packed_ns, configs, bounds_ns)
+        return [packed.get(config, ns) for config, ns in zip(configs, bounds_ns, strict=True)]
 
     def by_bound(self, configs: Iterable[Configuration]) -> list[tuple[float, Configuration]]:
         """Lower bound of the objective, and configuration that can be simulated.

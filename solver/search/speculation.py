@@ -122,11 +122,6 @@ class _Fork(NamedTuple):
 class Forks(Crew):
     """So many worker processes, new ones for every queue."""
 
-    @staticmethod
-    def possible() -> bool:
-        """Whether this machine has them."""
-        return "fork" in multiprocessing.get_all_start_methods()
-
     @contextmanager
     def round(self, closer: Closer, size: int, stop: Stop) -> Iterator[None]:
         """New forks, which end with the queue."""
@@ -200,7 +195,7 @@ def crew_of(options: SolveOptions) -> Crew | None:
         from solver.search.ray_pool import ray_crew
 
         return ray_crew(options.workers, options.address)
-    return Forks(options.workers) if options.workers > 1 and Forks.possible() else None
+    return Forks(options.workers) if options.workers > 1 else None
 
 
 def closings(

@@ -31,7 +31,6 @@ from tests.verify.forgeries import said
 PATH = Path(__file__).resolve().parents[2] / "instances" / "hetero_small.yaml"
 SMALL = load_instance(PATH).but(search={"micro_batch": (4,)})
 TWO = SolveOptions(workers=2)
-forks = pytest.mark.skipif(not Forks.possible(), reason="no forks here")
 
 
 @pytest.fixture(autouse=True)
@@ -109,7 +108,6 @@ def replies(crew: Crew, number: int) -> dict[int, Any]:
     return known
 
 
-@forks
 def test_every_task_is_answered_with_what_was_known_of_those_before() -> None:
     """Two workers, three tasks: room for one each, then for the third when one is done."""
     crew: Any = Forks(2)
@@ -126,7 +124,6 @@ def test_every_task_is_answered_with_what_was_known_of_those_before() -> None:
         assert replies(crew, 1) == {1: 198.5}
 
 
-@forks
 def test_a_worker_that_dies_is_replaced(caplog: pytest.LogCaptureFixture) -> None:
     """Its task comes back unanswered, and another worker takes the next one."""
     crew: Any = Forks(1)
