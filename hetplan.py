@@ -411,7 +411,7 @@ class Lengths(_Stored):
 
     def static_step_s(self, degrees: str) -> float:
         """Seconds of a step with one strategy alone, such as dp=1,tp=16,pp=2: `--static`."""
-        from solver.lengths.static import static_step
+        from solver.lengths.candidates import static_step
 
         assert self.document.instance is not None, "files of `lengths` have one"
         return static_step(self.document.instance, degrees)[1] / 1e9

@@ -192,8 +192,7 @@ def lengths_command(
     from solver.cli.kinds import deliver
     from solver.evaluate.evaluation import lengths_document, row_file_name
     from solver.files import to_json
-    from solver.lengths.candidates import candidates
-    from solver.lengths.static import static_step
+    from solver.lengths.candidates import candidates, static_step
     from solver.report.lengths import dispatch_text, static_text, strategies_text
     from solver.study.store import study_at
 

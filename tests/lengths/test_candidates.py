@@ -6,17 +6,27 @@ from pathlib import Path
 import pytest
 
 from formulations.costs.plan_costs import PlanCosts, plan_costs
-from formulations.errors import NoPlanError
+from formulations.errors import NoPlanError, PlannerError
 from formulations.instance import Instance
 from formulations.lengths import row_times
 from formulations.lengths.problem import Replica
+from formulations.lengths.tour import best_single
 from formulations.plan import Configuration
 from solver.lengths import candidates as module
-from solver.lengths.candidates import _variants, candidates, found_strategies, switch_times, useful
+from solver.lengths.candidates import (
+    _variants,
+    candidates,
+    found_strategies,
+    static_step,
+    switch_times,
+    useful,
+)
 from solver.study.store import open_study
-from tests.command_line import output
-from tests.mixed_lengths import MIXED, small
+from tests.command_line import output, run
+from tests.conftest import present, text_of
+from tests.mixed_lengths import MIXED, replaced, small
 from tests.recorded import Cases, digest, recorded
+from tests.refusals import refusals
 
 #: Sequences for which memory is too small where a GPU holds much.
 LONG = {"8000, count: 2": "200000, count: 1", "search: {": "search: {tensor_parallel: 2, "}
@@ -115,3 +125,46 @@ def test_degrees_that_leave_gpus_over_are_no_layout() -> None:
     """tests/data/consoles/lengths.md shows this line, and those of lengths that do not fit."""
     with pytest.raises(NoPlanError, match=r"no layout over all 4 GPUs, which every strategy"):
         candidates(small(**{"search: {": "search: {data_parallel: 3, "}))
+
+
+# A strategy that the user names
+
+INSTANCE = text_of("spaces/two_nodes.yaml")
+
+
+def two_nodes(**changes: str) -> Instance:
+    return replaced(INSTANCE, changes)
+
+
+@cache
+def best_ns(**changes: str) -> int:
+    """Of all strategies that the search finds."""
+    return present(best_single(candidates(two_nodes(**changes)).mixed)).step_ns
+
+
+def test_a_named_strategy_takes_what_its_search_alone_gives() -> None:
+    """Inside nodes that of an instance whose lists have nothing else; never below the best."""
+    for tp, dp, pp in ((4, 2, 1), (2, 2, 2)):
+        alone = f"pipeline_parallel: [{pp}], data_parallel: [{dp}], tensor_parallel: [{tp}]"
+        name, step_ns = static_step(two_nodes(), f"tp={tp}, dp={dp},pp={pp}")
+        assert step_ns == best_ns(**{"pipeline_parallel: [1, 2]": alone}) >= best_ns()
+        assert name.startswith(f"dp {dp}, tp {tp}, pp {pp}")
+
+
+def test_tensor_groups_of_two_nodes_are_slower_than_those_of_one() -> None:
+    """Their traffic crosses the network: slower than the best, faster on a faster network."""
+    _, wide_ns = static_step(two_nodes(), "dp=1,tp=8,pp=1")
+    assert wide_ns > best_ns()
+    faster = two_nodes(**{"100 Gbit/s": "400 Gbit/s"})
+    assert static_step(faster, "dp=1,tp=8,pp=1")[1] < wide_ns
+
+
+@refusals("static")
+def test_no_strategies_are_refused(text: str, message: str, tmp_path: Path) -> None:
+    """In one line, by the command, before anything is written."""
+    path, out = tmp_path / "x.yaml", tmp_path / "out.json"
+    path.write_text(INSTANCE, encoding="utf-8")
+    code, _, error = run("lengths", path, "--static", text, "--out", out)
+    assert (code in (2, 3), message in error, out.exists()) == (True, True, False)
+    with pytest.raises(PlannerError):
+        static_step(two_nodes(), text)
