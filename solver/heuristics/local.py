@@ -15,8 +15,13 @@ from typing import NamedTuple
 from formulations.instance.search import Chunking
 from formulations.plan import Configuration, Plan
 from solver.heuristics.balance import Order
-from solver.heuristics.config_search import LONGEST_NS, TURNS, ConfigSearch, State
-from solver.heuristics.neighbours import turned_orders
+from solver.heuristics.config_search import (
+    LONGEST_NS,
+    TURNS,
+    ConfigSearch,
+    State,
+    turned_orders,
+)
 from solver.heuristics.node_orders import Choice
 from solver.heuristics.time_tables import TimeTables
 from solver.heuristics.trial import PathPool

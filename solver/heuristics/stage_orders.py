@@ -26,8 +26,8 @@ from solver.heuristics.config_search import (
     ConfigSearch,
     State,
     faster_of,
+    near_splits,
 )
-from solver.heuristics.neighbours import near_splits
 from solver.heuristics.trial import Trial
 from solver.interrupt import Stop
 from solver.simulate import Times

@@ -9,8 +9,7 @@ from formulations.instance.load import load_instance
 from formulations.space import configs
 from solver.graph.placements import StageZones
 from solver.graph.problem import Intervals
-from solver.heuristics.config_search import LONGEST_NS, ConfigSearch
-from solver.heuristics.neighbours import start_orders
+from solver.heuristics.config_search import LONGEST_NS, ConfigSearch, start_orders
 from solver.heuristics.time_tables import TimeTables
 from solver.heuristics.trial import PathPool
 from solver.search.enumeration import enumerate_config
