@@ -44,13 +44,7 @@ class Wanted:
         """The clusters with these limits, and what they are compared by; name: of their file."""
         if self.subsets:
             return family.but(fewest=(0,) * len(family.fewest)), "subsets"
-        limited = self._limited(family)
-        _check_ranges(limited, name)
-        if (self.budget_usd is None) == (self.deadline_s is None):
-            return limited, "front"
-        return limited, "time" if self.deadline_s is None else "money"
-
-    def _limited(self, family: Family) -> Family:
+        # Limits of a step, from those of the training
         instance = family.instance
         steps, limits = instance.objective.steps, dict[str, float]()
         if self.sequences is not None:
@@ -65,7 +59,11 @@ class Wanted:
             limits["max_cost_usd_per_step"] = self.budget_usd / steps
         if self.deadline_s is not None and steps is not None:
             limits["max_step_time_s"] = self.deadline_s / steps
-        return family.but(instance={"objective": {"steps": steps}, "limits": limits})
+        limited = family.but(instance={"objective": {"steps": steps}, "limits": limits})
+        _check_ranges(limited, name)
+        if (self.budget_usd is None) == (self.deadline_s is None):
+            return limited, "front"
+        return limited, "time" if self.deadline_s is None else "money"
 
 
 def _check_ranges(family: Family, name: str) -> None:

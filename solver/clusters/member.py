@@ -28,14 +28,6 @@ LIMITS_OF_TERMS = ("max_price_usd_per_hour", "max_step_time_s", "max_cost_usd_pe
 
 
 @dataclass(frozen=True)
-class MemberTask:
-    """A cluster to close: plans of it are of interest below `cutoff_ns`."""
-
-    counts: Counts
-    cutoff_ns: float
-
-
-@dataclass(frozen=True)
 class MemberClosing:
     """What is known of a cluster after its search.
 
@@ -105,36 +97,33 @@ class Members:
         near = [config for config, bound_ns in pairs if bound_ns < below_ns]
         return min([*times.packed_ns(near), *(ns for _, ns in pairs if ns >= below_ns)])
 
-    def known(self, task: MemberTask) -> MemberClosing | None:
+    def known(self, counts: Counts, cutoff_ns: float) -> MemberClosing | None:
         """What a study knows of a cluster; StudyError for a plan that is not what it is said to be.
 
-        Every cluster was closed below a cutoff of its own.
+        Every cluster was closed below a cutoff of its own: slower plans of it are of no interest.
         """
-        for closing in self._kept.find(task.counts, self._variant(task)):
+        for closing in self._kept.find(counts, self._variant(cutoff_ns)):
             if closing.found is not None:
                 check_plan(self._kept, *closing.found)
             return closing
         return None
 
-    def keep(self, task: MemberTask, closing: MemberClosing) -> None:
+    def keep(self, cutoff_ns: float, closing: MemberClosing) -> None:
         """Adds to the study a cluster that was closed without an end of the time."""
-        self._kept.keep(task.counts, self._variant(task), closing)
+        self._kept.keep(closing.counts, self._variant(cutoff_ns), closing)
 
-    def _variant(self, task: MemberTask) -> dict[str, object]:
+    def _variant(self, cutoff_ns: float) -> dict[str, object]:
         limits = self.family.instance.limits.model_dump(mode="json")
         asked = {"gap": self.options.gap, "seed": self.options.seed, "limits": limits}
-        return {**asked, "cutoff_ns": repr(task.cutoff_ns), "fewest": self.family.fewest}
+        return {**asked, "cutoff_ns": repr(cutoff_ns), "fewest": self.family.fewest}
 
     def close(
-        self, task: MemberTask, limit_s: float | None = None, report: Report | None = None
+        self, counts: Counts, cutoff_ns: float, limit_s: float | None, report: Report | None
     ) -> MemberClosing:
         """Closes a cluster, unless time or Ctrl-C end that early."""
         options = replace(self.options, time_limit_s=limit_s)
-        counts, times = task.counts, self.times.afresh()
-        space = self.space(counts)
-        search = PlanSearch(
-            self.instance, options, report, times, space, task.cutoff_ns, self.study
-        )
+        space, times = self.space(counts), self.times.afresh()
+        search = PlanSearch(self.instance, options, report, times, space, cutoff_ns, self.study)
         interrupted = False
         try:
             with time_up_after(search.deadline.end_s):

@@ -18,7 +18,6 @@ from solver.clusters.member import (
     FamilyOverview,
     MemberClosing,
     Members,
-    MemberTask,
     member_config,
     member_plan,
 )
@@ -90,7 +89,7 @@ class FamilySearch:
         bound_ns = self.bounds[counts]
         return bound_ns is not None and bound_ns < self.target_ns(counts)
 
-    def next_task(self) -> MemberTask | None:
+    def next_cluster(self) -> Counts | None:
         """The open cluster not yet searched that may go furthest beyond the front."""
         unsearched = (counts for counts in self.open if counts not in self.closed)
         heap = [(self._rank(counts), counts) for counts in unsearched]
@@ -98,7 +97,7 @@ class FamilySearch:
         while heap:
             _, counts = heap[0]
             if counts in self._packed:
-                return MemberTask(counts, self.front.cutoffs[counts])
+                return counts
             packed_ns = self.members.packed_ns(counts, self.target_ns(counts))
             self.bounds[counts] = self._within(counts, packed_ns)
             self._packed.add(counts)
@@ -146,15 +145,16 @@ class FamilySearch:
         """Closes clusters until none is open or time is up; nothing that is known is lost."""
         with suppress(TimeUp), time_up_after(self.deadline.end_s):
             try:
-                for counts in self.bounds:
-                    self.bounds[counts] = self._within(counts, self.members.bound_ns(counts))
-                while not self.deadline.over() and (task := self.next_task()):
-                    closing = self.members.known(task)
+                for cluster in self.bounds:
+                    self.bounds[cluster] = self._within(cluster, self.members.bound_ns(cluster))
+                while not self.deadline.over() and (counts := self.next_cluster()) is not None:
+                    cutoff_ns = self.front.cutoffs[counts]
+                    closing = self.members.known(counts, cutoff_ns)
                     if closing is None:
-                        shown = self._shown(task.counts, report)
-                        closing = self.members.close(task, self.deadline.left_s, shown)
+                        left_s, shown = self.deadline.left_s, self._shown(counts, report)
+                        closing = self.members.close(counts, cutoff_ns, left_s, shown)
                         if not self.deadline.over() and not closing.cut_short:
-                            self.members.keep(task, closing)
+                            self.members.keep(cutoff_ns, closing)
                     self.take(closing)
                     self._note()
                     if closing.interrupted:

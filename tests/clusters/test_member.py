@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -41,16 +42,14 @@ def said(front: FrontDocument) -> list[object]:
 @pytest.mark.parametrize("aim", ["front", "subsets"])
 def test_killed_search_goes_on(aim: Aim, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It loses the cluster in hand, shows what is open, and ends with the front of a fresh run."""
-    path, family, closed = tmp_path / "study.db", small_family(9), list[member.MemberTask]()
+    path, family, closed = tmp_path / "study.db", small_family(9), list[object]()
     fresh, close = searched_with(None, family, aim), member.Members.close
 
-    def dies(
-        self: member.Members, task: member.MemberTask, *others: object
-    ) -> member.MemberClosing:
-        closed.append(task)
+    def dies(self: member.Members, *asked: Any) -> member.MemberClosing:
+        closed.append(asked[:2])
         if len(closed) == 2:
             raise Killed
-        return close(self, task)
+        return close(self, *asked)
 
     monkeypatch.setattr(member.Members, "close", dies)
     with pytest.raises(Killed):

@@ -9,7 +9,7 @@ import pytest
 from formulations.instance import Instance
 from formulations.instance.instance import Counts, Family
 from solver.clusters.front import Measure
-from solver.clusters.member import MemberClosing, Members, MemberTask
+from solver.clusters.member import MemberClosing, Members
 from solver.clusters.search import FamilySearch, outcome
 from solver.files import sealed
 from solver.options import Method, SolveOptions
@@ -83,11 +83,11 @@ def test_interrupted_search_keeps_the_front_so_far(monkeypatch: pytest.MonkeyPat
     search = FamilySearch(family, Measure(family), SolveOptions())
     close, calls = Members.close, list[Counts]()
 
-    def interrupted(self: Members, task: MemberTask, *rest: Any) -> MemberClosing:
-        calls.append(task.counts)
+    def interrupted(self: Members, counts: Counts, *rest: Any) -> MemberClosing:
+        calls.append(counts)
         if len(calls) == 2:
             raise KeyboardInterrupt
-        return close(self, task, *rest)
+        return close(self, counts, *rest)
 
     monkeypatch.setattr(Members, "close", interrupted)
     assert search.run() is Termination.INTERRUPTED
@@ -105,10 +105,10 @@ def test_bug_cluster_that_workers_die_of_was_tried_for_ever(
     """Its configs stay open, the others are closed, and a study does not take it for closed."""
     family, turns, close = few(2), list[Counts](), Members.close
 
-    def fatal(self: Members, task: MemberTask, *rest: Any) -> MemberClosing:
-        closing = close(self, task, *rest)
-        turns.append(task.counts)
-        if task.counts != (2, 0):
+    def fatal(self: Members, counts: Counts, *rest: Any) -> MemberClosing:
+        closing = close(self, counts, *rest)
+        turns.append(counts)
+        if counts != (2, 0):
             return closing
         left_open = tuple(record.but(reason="open", bound_ns=0) for record in closing.records)
         return replace(closing, found=None, bound_ns=0, records=left_open)
