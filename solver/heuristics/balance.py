@@ -26,11 +26,6 @@ Order = tuple[int, ...]  #: node groups, node by node
 Shares = tuple[int, ...]  #: micro-batches of every replica
 
 
-def group_of_slot(tables: CostTables, order: Sequence[int]) -> Array:
-    """Node group of every slot of a node order, [pp * dp]."""
-    return np.repeat(np.array(order, np.int64), [tables.slots_per_node[j] for j in order])
-
-
 class SplitSpace:
     """What all orders, splits and shares of a configuration have in common.
 
@@ -62,8 +57,8 @@ class SplitSpace:
 
     def balance(self, order: Sequence[int], shares: Shares | None = None) -> "Balance":
         """The stages of a split of a node order with these shares, or even ones."""
-        config = self.tables.config
-        groups = group_of_slot(self.tables, order).reshape(config.pp, -1)
+        config, sizes = self.tables.config, [self.tables.slots_per_node[j] for j in order]
+        groups = np.repeat(np.array(order, np.int64), sizes).reshape(config.pp, -1)  # [pp, dp]
         return Balance(self, np.tile(groups, (config.vpp, 1)), shares or self.even)
 
     def costs(self, order: Order, split: Split, shares: Shares | None = None) -> PlanCosts:

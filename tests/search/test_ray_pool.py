@@ -47,6 +47,7 @@ def test_worker_killed_in_the_middle(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert said(solve(SMALL, SolveOptions(workers=2, engine="ray"))) == alone
     assert mark.exists()
     __import__("ray").shutdown()
+    ray_pool.ray_crew.cache_clear()  # whose workers are gone
 
 
 @pytest.mark.parametrize(
