@@ -6,8 +6,8 @@ which on plans are of no use for limits, incumbent and gap. Answers are passed o
 
 import math
 import sys
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
 from time import process_time
 from typing import Any
 
@@ -237,15 +237,6 @@ class Closer:
             proof: Proof = "limit" if closed_form else task.proof
             return Closing(_record(config, "infeasible", proof))
         return Closing(_record(config, "bounded", task.proof, bound_ns))
-
-    def packed(self, tasks: Sequence[Task], best: float | None) -> list[Task]:
-        """The tasks; those that whole blocks close with the bound that this takes."""
-        below_ns = [self.target(task.config, best) for task in tasks]
-        closed = self.times.refuted([task.config for task in tasks], below_ns)
-        return [
-            replace(task, bound_ns=ns, proof="packing") if shut else task
-            for task, ns, shut in zip(tasks, below_ns, closed, strict=True)
-        ]
 
     def close(self, task: Task, best: float | None, stop: Stop) -> Closing:
         """Closes one configuration, unless `stop` ends that early."""

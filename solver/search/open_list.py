@@ -6,7 +6,6 @@ from itertools import islice, takewhile
 
 from formulations.errors import InstanceError
 from formulations.plan import Configuration
-from solver.heuristics.time_tables import TimeTables
 from solver.interrupt import Stop, TimeUp
 from solver.result import ConfigRecord
 from solver.search.fathoming import Closer, Task
@@ -24,9 +23,7 @@ class OpenList:
     them.
     """
 
-    def __init__(
-        self, space: Iterator[Configuration], times: TimeTables, closer: Closer, stop: Stop
-    ) -> None:
+    def __init__(self, space: Iterator[Configuration], closer: Closer, stop: Stop) -> None:
         self.closer, self.tasks, self.complete = closer, list[Task](), True
         self.records: dict[Configuration, ConfigRecord] = {}
         try:
@@ -39,7 +36,7 @@ class OpenList:
                     raise InstanceError("search", text, "fewer, or idle_nodes: false")
                 self.tasks += [
                     Task(closer.objective(config, form.bound_ns), *form, config)
-                    for form, config in zip(times.forms(batch), batch, strict=True)
+                    for form, config in zip(closer.times.forms(batch), batch, strict=True)
                 ]
         except TimeUp:
             self.tasks, self.complete = [], False
@@ -89,9 +86,13 @@ class OpenList:
         for first in range(0, len(tasks), AT_ONCE):
             if stop():
                 return [*still_open, *tasks[first:]]
-            for task in self.closer.packed(tasks[first : first + AT_ONCE], best):
-                if task.proof == "packing":
-                    self.records[task.config] = self.closer.by_bound(task, best).record
+            batch = tasks[first : first + AT_ONCE]
+            below_ns = [self.closer.target(task.config, best) for task in batch]
+            closed = self.closer.times.refuted([task.config for task in batch], below_ns)
+            for task, ns, shut in zip(batch, below_ns, closed, strict=True):
+                if shut:  # with the bound that this takes
+                    packed = replace(task, bound_ns=ns, proof="packing")
+                    self.records[task.config] = self.closer.by_bound(packed, best).record
                 else:
                     still_open.append(task)
         return still_open

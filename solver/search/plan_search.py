@@ -84,7 +84,6 @@ class PlanSearch:
     ) -> None:
         self.instance, self.options = instance, options
         self.deadline = Deadline(options.time_limit_s)
-        stop = self.deadline.over
         self.times = times or TimeTables(instance)
         self.incumbents = Incumbents(
             instance, options, self.deadline, self.times, Incumbent(objective=below), study=study
@@ -100,7 +99,7 @@ class PlanSearch:
         space = configs(instance, self.deadline.check) if space is None else space
         if report is not None:
             space = self._told(space, report)
-        self.open_list, self.report = OpenList(space, self.times, self.closer, stop), report
+        self.open_list, self.report = OpenList(space, self.closer, self.deadline.over), report
         #: when, and bounds of the objective; at first the cheapest of a task
         first = [task.objective for task in self.open_list.tasks[:1]]
         self._bounds = [(self.deadline.elapsed_s, bound) for bound in first]
