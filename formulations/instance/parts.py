@@ -48,44 +48,28 @@ TOKEN_ID_BYTES = 8
 LOSS_KERNELS, LOGIT_BYTES = 7, 4
 
 #: Costs of a piece of a layer for one sequence, by the names of `Layer`; those that are not there
-#: are 0. The sum of parts is a part. `fixed_sharded_bytes` and `fixed_replicated_bytes` are those
-#: of its activations that are as wide in every precision.
+#: are 0. The sum of parts is a part. `fixed_sharded_bytes`, `fixed_replicated_bytes` and
+#: `fixed_input_bytes` are those of its activations that are as wide in every precision.
 Part = Counter[str]
 
-#: Bytes that are as wide as elements -> those of them that are not.
-_ELEMENTS = {
-    "sharded_activation_bytes": "fixed_sharded_bytes",
-    "released_sharded_bytes": "fixed_sharded_bytes",
-    "core_bytes": "fixed_sharded_bytes",
-    "replicated_activation_bytes": "fixed_replicated_bytes",
-    "released_replicated_bytes": "fixed_replicated_bytes",
-    "unsplit_bytes": None,
-    "routed_bytes": None,
-    "key_value_bytes": None,
-    "query_bytes": None,
-    "per_op_whole_bytes": None,
-    "per_op_sharded_bytes": None,
+_SHARDED = "sharded_activation_bytes", "released_sharded_bytes", "core_bytes"
+_REPLICATED = "replicated_activation_bytes", "released_replicated_bytes"
+#: Of bytes, which are as wide as elements, those that are not.
+_FIXED = {
+    **dict.fromkeys(_SHARDED, "fixed_sharded_bytes"),
+    **dict.fromkeys(_REPLICATED, "fixed_replicated_bytes"),
+    **{"input_bytes": "fixed_input_bytes", "flash_bytes": "flash_bytes"},
 }
-_NOT_OF_PARTS = {
-    *("kind", "is_block", "vocabulary_rows", "vocabulary_columns", "tied_copy"),
-    *("input_bytes", "output_tensors"),
-}
-_OF_PARTS = Layer.model_fields.keys() - _NOT_OF_PARTS
 
 
-def layer_of(
-    part: Part, kind: str, *, factor: int, vocabulary: tuple[int, int] = (0, 0), **fields: Any
-) -> Layer:
-    """The layer of a part, with elements of `factor` times 16 bit, and further fields as given.
-
-    vocabulary: rows and columns of a matrix that is split by rows.
-    """
-    fields |= {name: part[name] for name in _OF_PARTS}
-    for name, fixed in _ELEMENTS.items():
-        unchanged = min(part[name], part[fixed]) if fixed else 0
+def layer_of(part: Part, kind: str, factor: int) -> Layer:
+    """The layer of a part, with elements of `factor` times 16 bit."""
+    fields: dict[str, Any] = {name: part[name] for name in Layer.model_fields}
+    for name in filter(lambda name: name.endswith("_bytes"), fields):
+        unchanged = min(part[name], part[_FIXED.get(name, "")])
         fields[name] = factor * (part[name] - unchanged) + unchanged
-    fields |= dict(zip(("vocabulary_rows", "vocabulary_columns"), vocabulary, strict=True))
-    return Layer(kind=kind, is_block=kind not in ("embedding", "head"), **fields)
+    fields |= {"kind": kind, "is_block": kind not in ("embedding", "head")}
+    return Layer(**fields | {"tied_copy": part["tied_copy"] > 0})
 
 
 def memory_kernels(count: int) -> Part:
@@ -99,11 +83,17 @@ def dropout_masks(size: int) -> Part:
     return Part(dict.fromkeys(kinds, size))
 
 
-def lookup(size: int, dropout: bool, streams: int = 1) -> Part:
-    """Lookup of tokens in a vocabulary that is split, of `size` elements in all; dropout."""
-    masks = size * dropout
-    kept = Part(replicated_activation_bytes=masks, fixed_replicated_bytes=masks)
-    return kept + Part(forward_all_reduces=streams) + memory_kernels(streams * (1 + dropout))
+def lookup(s: int, h: int, dropout: bool, streams: int = 1) -> Part:
+    """Lookup of the tokens of each stream in a vocabulary that is split; dropout."""
+    masks, ids_bytes = streams * s * h * dropout, TOKEN_ID_BYTES * s * streams
+    return Part(
+        forward_all_reduces=streams,
+        replicated_activation_bytes=masks,
+        fixed_replicated_bytes=masks,
+        input_bytes=ids_bytes,
+        fixed_input_bytes=ids_bytes,
+        output_tensors=1,
+    ) + memory_kernels(streams * (1 + dropout))
 
 
 def projection(s: int, h: int, v: int, fused: bool = False) -> Part:

@@ -32,14 +32,12 @@ side that is not the residual stream, split. Blocks with equal figures are one l
 but for the routers.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Any, NamedTuple
 
 from formulations.errors import InstanceError
 from formulations.instance.parts import (
-    TOKEN_ID_BYTES,
     Part,
     cross_attention,
     dense_ffn,
@@ -77,17 +75,9 @@ def of_tokens(part: Part, s: int) -> Part:
     return Part({name: n * (1 if name in _ONCE else s) for name, n in part.items()})
 
 
-class Run(NamedTuple):
-    """Equal layers in a row: their kind, what each costs, and fields of `layer_of` besides.
-
-    tensors: as wide as the residual stream, which a layer takes and hands on.
-    """
-
-    kind: str
-    part: Part
-    number: int = 1
-    tensors: int = 1
-    fields: Mapping[str, Any] = {}
+#: Equal layers in a row: their kind, what each costs, their number. Those that do not say what they
+#: take and hand on do so with one tensor as wide as the residual stream.
+Run = tuple[str, Part, int]
 
 
 @dataclass(frozen=True)
@@ -136,20 +126,21 @@ class CountedModel:
 
     def chain(self, s: int, flash: bool, fused: bool) -> Iterator[Run]:
         """Layers for sequences of s tokens, in the order of the chain."""
-        matrix = {"vocabulary": (self.vocabulary_rows, self.vocabulary_columns)}
-        ids = lookup(s * self.hidden_size, self.dropout) + of_tokens(self.before, s)
-        yield Run("embedding", ids, fields={"input_bytes": TOKEN_ID_BYTES * s, **matrix})
+        rows, columns = self.vocabulary_rows, self.vocabulary_columns
+        matrix = Part(vocabulary_rows=rows, vocabulary_columns=columns)
+        tokens = lookup(s, self.hidden_size, self.dropout) + of_tokens(self.before, s)
+        yield "embedding", tokens + matrix, 1
         kinds = list[Part]()
         for block, equal in groupby(self.blocks):
             if block not in kinds:
                 kinds.append(block)
             kind = f"block_{1 + kinds.index(block)}" if kinds.index(block) else "block"
-            yield Run(kind, self._block(block, s, flash), len(list(equal)))
+            yield kind, self._block(block, s, flash), len(list(equal))
         # The input of the product is the residual stream, whatever the width of the matrix is.
-        logits = projection(s, self.hidden_size, self.vocabulary_rows, fused)
-        logits["forward_flops"] = 2 * s * self.vocabulary_rows * self.vocabulary_columns
-        tied = {"tied_copy": self.tied_embeddings}
-        yield Run("head", logits + of_tokens(self.behind, s), fields=matrix | tied)
+        logits = projection(s, self.hidden_size, rows, fused)
+        logits["forward_flops"] = 2 * s * rows * columns
+        tied = Part(tied_copy=self.tied_embeddings)
+        yield "head", logits + of_tokens(self.behind, s) + matrix + tied, 1
 
 
 #: By its sizes, or counted where it has none of ours.
@@ -178,16 +169,18 @@ def build_workload(
             f"1 to {positions}, or sizes with more learned_positions",
         )
     formats = FORMATS[precision]
-    stream_bytes = formats.element_bytes * sequence_length * architecture.hidden_size
+    stream = Part(input_bytes=2 * sequence_length * architecture.hidden_size, output_tensors=1)
     settings, runs = (sequence_length, flash_attention, fused_cross_entropy), list[LayerRun]()
     if isinstance(architecture, TransformerSizes):
         sizes, chain = architecture, _chain(architecture, *settings)
     else:
         sizes, chain = None, architecture.chain(*settings)
-    for kind, part, number, tensors, fields in chain:
-        usual = {"input_bytes": tensors * stream_bytes, "output_tensors": tensors}
-        layer = layer_of(part, kind, factor=formats.element_bytes // 2, **{**usual, **fields})
-        runs.append(LayerRun(layer=layer, count=number))
+    unpublished = 0
+    for kind, part, count in chain:
+        unpublished += part["unpublished_parameters"]
+        part = part if part["input_bytes"] else part + stream
+        layer = layer_of(part, kind, formats.element_bytes // 2)
+        runs.append(LayerRun(layer=layer, count=count))
     trained = sum(run.layer.parameters * run.count for run in runs)
     moe = sizes and sizes.moe
     return Workload(
@@ -195,14 +188,14 @@ def build_workload(
         source=source,
         sizes=sizes,
         layer_runs=tuple(runs),
-        parameters=trained - (_training_only(sizes) if sizes else 0),
+        parameters=trained - unpublished,
         sequence_length=sequence_length,
         global_batch=global_batch,
         hidden_size=architecture.hidden_size,
         kv_heads=architecture.num_kv_heads,
         experts=architecture.num_experts,
         expert_biases=bool(moe and moe.biases),
-        boundary_bytes=stream_bytes,
+        boundary_bytes=formats.element_bytes * sequence_length * architecture.hidden_size,
         tied_embeddings=architecture.tied_embeddings,
         mtp_layers=sizes.mtp_layers if sizes else 0,
         precision=precision,
@@ -218,16 +211,16 @@ def build_workload(
 
 def _chain(sizes: TransformerSizes, s: int, flash: bool, fused: bool) -> Iterator[Run]:
     """Layers for sequences of s tokens, in the order of the chain."""
-    matrix = {"vocabulary": (sizes.vocabulary_size, sizes.hidden_size)}
-    ids = TOKEN_ID_BYTES * s * sizes.num_streams
-    yield Run("embedding", _embedding(sizes, s), fields={"input_bytes": ids, **matrix})
+    matrix = Part(vocabulary_rows=sizes.vocabulary_size, vocabulary_columns=sizes.hidden_size)
+    yield "embedding", _embedding(sizes, s) + matrix, 1
     if sizes.decoder_layers is not None:
         encoder = _block(sizes, s, flash)
-        yield Run("encoder", encoder, sizes.layers)
-        part = encoder + cross_attention(sizes, s, flash) + _norm(sizes, s)
-        yield Run("decoder", part, tensors=2, fields={**matrix, "tied_copy": True})
+        yield "encoder", encoder, sizes.layers
+        both = Part(input_bytes=2 * 2 * s * sizes.hidden_size, output_tensors=2)
+        decoder = encoder + cross_attention(sizes, s, flash) + _norm(sizes, s) + both
+        yield "decoder", decoder + matrix + Part(tied_copy=1), 1
         if sizes.decoder_layers > 1:
-            yield Run("decoder", part, sizes.decoder_layers - 1, tensors=2)
+            yield "decoder", decoder, sizes.decoder_layers - 1
     else:
         dense = sizes.moe.dense_first_layers if sizes.moe else 0
         # A window spares scores with flash attention alone; without it they are masked.
@@ -236,9 +229,9 @@ def _chain(sizes: TransformerSizes, s: int, flash: bool, fused: bool) -> Iterato
         for form, blocks in groupby(range(sizes.layers), key=lambda i: (i < dense, sliding[i])):
             kind = "dense_block" if form[0] else "block"
             prefix = "sliding_" if form[1] and not all(sliding) else ""
-            yield Run(prefix + kind, _block(sizes, s, flash, *form), len(list(blocks)))
-    tied = {"tied_copy": sizes.tied_embeddings or sizes.mtp_layers > 0}
-    yield Run("head", _head(sizes, s, flash, fused), fields=matrix | tied)
+            yield prefix + kind, _block(sizes, s, flash, *form), len(list(blocks))
+    tied = Part(tied_copy=sizes.tied_embeddings or sizes.mtp_layers > 0)
+    yield "head", _head(sizes, s, flash, fused) + matrix + tied, 1
 
 
 def _block(
@@ -277,8 +270,7 @@ def _embedding(sizes: TransformerSizes, s: int) -> Part:
     further_tables = (sizes.learned_positions is not None) + (sizes.token_types > 0)
     rows = (sizes.learned_positions or 0) + sizes.token_types
     biases = streams * (sizes.relative_position_buckets or 0) * sizes.heads
-    part = lookup(streams * s * h, sizes.dropout, streams)
-    part += memory_kernels(2 * streams * further_tables)
+    part = lookup(s, h, sizes.dropout, streams) + memory_kernels(2 * streams * further_tables)
     part += Part(replicated_parameters=rows * h + biases)
     return part + _norm(sizes, s) if sizes.embedding_norm else part
 
@@ -292,19 +284,27 @@ def _head(sizes: TransformerSizes, s: int, flash: bool, fused: bool) -> Part:
 
     Kept (Korthikanti et al. 2023, section 4.3): 2 s h per norm input and for the projection's
     input, logits in fp32. FLOPs are the projection's, 2 s h V; BERT's transform (h / V of that)
-    and the layers over its first token are left out.
+    and the layers over its first token are left out. `unpublished_parameters` are trained, but are
+    not part of the published model.
     """
     h, v = sizes.hidden_size, sizes.vocabulary_size
     part = _logits(sizes, s, fused) + Part(replicated_parameters=(h * h + h) * sizes.pooler)
     if sizes.masked_lm_head:
+        # What pre-training adds to the base model: transform, norm, output bias, classifier.
+        next_sentence = (2 * h + 2) * sizes.pooler
+        replicated = h * h + h + _norm(sizes, 1)["replicated_parameters"] + next_sentence
+        matrix = 0 if sizes.tied_embeddings else v * h
         part += memory_kernels(TRANSFORM_KERNELS - 1) + Part(
             sharded_parameters=v,
-            replicated_parameters=_pretraining_parameters(sizes) - v,
+            replicated_parameters=replicated,
+            unpublished_parameters=0 if sizes.published_head else v + replicated + matrix,
             kernels=1,
             replicated_activation_bytes=3 * 2 * s * h,
         )
     for _ in range(sizes.mtp_layers):
-        part += _prediction_module(sizes, s, flash, fused)
+        module = _prediction_module(sizes, s, flash, fused)
+        trained = module["sharded_parameters"] + module["replicated_parameters"]
+        part += module + Part(unpublished_parameters=trained)
     if sizes.mtp_layers and not sizes.tied_embeddings:
         part += Part(sharded_parameters=v * h)  # the layer's vocabulary matrix is the copy
     return part
@@ -336,22 +336,3 @@ def _prediction_module(sizes: TransformerSizes, s: int, flash: bool, fused: bool
     )
     norms = _norm(sizes, s) + _norm(sizes, s)
     return norms + joined + _block(sizes, s, flash) + _logits(sizes, s, fused)
-
-
-def _training_only(sizes: TransformerSizes) -> int:
-    """Parameters of the head that are trained, but are not part of the published model."""
-    module = _prediction_module(sizes, 1, flash=False, fused=False)
-    parameters = module["sharded_parameters"] + module["replicated_parameters"]
-    prediction = sizes.mtp_layers * parameters
-    if not sizes.masked_lm_head or sizes.published_head:
-        return prediction
-    matrix = 0 if sizes.tied_embeddings else sizes.vocabulary_size * sizes.hidden_size
-    return _pretraining_parameters(sizes) + matrix + prediction
-
-
-def _pretraining_parameters(sizes: TransformerSizes) -> int:
-    """Parameters that BERT's pre-training adds to the base model."""
-    h = sizes.hidden_size
-    next_sentence = (2 * h + 2) * sizes.pooler
-    norm = _norm(sizes, 1)["replicated_parameters"]
-    return h * h + h + norm + sizes.vocabulary_size + next_sentence

@@ -2,7 +2,7 @@
 
 import pytest
 
-from formulations.instance.parts import layer_of, lookup, projection
+from formulations.instance.parts import Part, layer_of, lookup, projection
 from formulations.units import GIB
 from tests.architectures import build, gpt, kinds_of_workloads, layer
 from tests.oracles.agreement import check_layers, pages_suffice
@@ -15,9 +15,9 @@ test_plain_blocks_are_those_of_the_pages = pages_suffice(*range(24), check=check
 def test_layers_are_the_recorded_ones() -> None:
     kinds = kinds_of_workloads()
     as_recorded("layers", {name: digest(work.layer_runs) for name, work in kinds.items()})
-    wide = layer_of(projection(3, 5, 7), "head", factor=2, input_bytes=1, vocabulary=(7, 5))
+    wide = layer_of(projection(3, 5, 7) + Part(input_bytes=1, output_tensors=1), "head", 2)
     assert (wide.replicated_activation_bytes, wide.sharded_activation_bytes) == (60, 84)
-    assert lookup(15, dropout=True, streams=2)["kernels"] == 4
+    assert lookup(3, 5, dropout=True, streams=2)["kernels"] == 4
 
 
 @pytest.mark.parametrize(
