@@ -78,6 +78,74 @@ class Config:
         return InstanceError(self.where(() if key is None else (key,)), found, allowed)
 
     @property
+    def type(self) -> ModelType:
+        """The table of its model type. Raises InstanceError for one that is not in the table."""
+        types, model_type = model_types(), self.fields.get("model_type")
+        if isinstance(model_type, str) and model_type in types:
+            return types[model_type]
+        hint = spelling_of(model_type, list(types))
+        problem = repr(model_type) + hint if "model_type" in self.fields else "missing"
+        others = "with the optional extra `transformers` those of that library"
+        raise self.error("model_type", problem, f"{', '.join(types)}; {others}")
+
+    def value(self, key: str) -> object:
+        """The value under any of the key's names, or the default of its configuration class."""
+        names = (key, *self.type.aliases.get(key, ()))
+        given = (self.fields[name] for name in names if name in self.fields)
+        return next(given, self.type.defaults[key])
+
+    def refuse(self, key: str, allowed: str) -> InstanceError:
+        """The error to raise for the key."""
+        return self.error(key, repr(self.value(key)), allowed)
+
+    def integer(self, key: str, least: int) -> int:
+        """A whole number."""
+        value = self.value(key)
+        if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= _MOST:
+            raise self.refuse(key, f"a whole number from {least} to {_MOST}")
+        return value
+
+    def rotary(self) -> dict[str, object]:
+        """What one of two objects says of rotary positions; transformers 5 writes the second."""
+        stated: dict[str, object] = {}
+        for key in ("rope_scaling", "rope_parameters"):
+            value = self.value(key)
+            if not isinstance(value, dict | None):
+                raise self.refuse(key, "an object or null")
+            stated |= value or {}
+        return {"rope_type": stated.pop("type", "default")} | stated
+
+    def dropout(self, keys: list[str]) -> bool:
+        """Whether any of the rates is above 0; all of them are checked."""
+        for key in keys:
+            rate = self.value(key)
+            if isinstance(rate, bool) or not isinstance(rate, int | float) or not 0 <= rate < 1:
+                raise self.refuse(key, "a number from 0 to below 1")
+        return any(map(self.value, keys))
+
+    def window(self, count: int) -> dict[str, object] | None:
+        """The sliding window, and which of so many blocks have it; None for them: all."""
+        tokens = self.value("sliding_window")
+        if "use_sliding_window" in self.type.defaults and not self.value("use_sliding_window"):
+            tokens = None
+        blocks: list[int] | None = None
+        match self.fields["model_type"]:  # where `layer_types` says nothing
+            case "qwen2" | "qwen3":  # all but the first
+                blocks = [*range(count)][self.integer("max_window_layers", least=0) :]
+            case "gpt_oss" | "gemma2":  # every second, from the first on
+                blocks = [*range(0, count, 2)]
+            case "gemma3_text":  # all but every sixth
+                period = self.integer("sliding_window_pattern", least=1)
+                blocks = [block for block in range(count) if (block + 1) % period]
+        if blocks is not None and (kinds := self.value("layer_types")) is not None:
+            allowed = _ATTENTION_KINDS if tokens else _ATTENTION_KINDS[:1]
+            fits = isinstance(kinds, list) and len(kinds) == count
+            if not isinstance(kinds, list) or not fits or any(k not in allowed for k in kinds):
+                raise self.refuse("layer_types", f"a list of {count}, each {' or '.join(allowed)}")
+            blocks = [i for i, kind in enumerate(kinds) if kind == "sliding_attention"]
+        return None if tokens is None or blocks == [] else {"tokens": tokens, "layers": blocks}
+
+    @property
     def architecture(self) -> str | None:
         """The first name under `architectures`. Raises InstanceError for what is no such list."""
         names = self.fields.get("architectures")
@@ -131,88 +199,13 @@ def config_name(path: Path) -> str:
     return printable(path.resolve().parent.name if path.stem == "config" else path.stem)
 
 
-class ConfigReader:
-    """The keys of a supported model type with the defaults of its configuration class.
-
-    Raises InstanceError for a model type that is not in the table.
-    """
-
-    def __init__(self, config: Config) -> None:
-        fields, types = config.fields, model_types()
-        model_type = fields.get("model_type")
-        if not isinstance(model_type, str) or model_type not in types:
-            hint = spelling_of(model_type, list(types))
-            problem = repr(model_type) + hint if "model_type" in fields else "missing"
-            others = "with the optional extra `transformers` those of that library"
-            raise config.error("model_type", problem, f"{', '.join(types)}; {others}")
-        self.config, self.model_type, self.type = config, model_type, types[model_type]
-
-    def value(self, key: str) -> object:
-        """The value under any of the key's names, or its default."""
-        fields, names = self.config.fields, (key, *self.type.aliases.get(key, ()))
-        given = (fields[name] for name in names if name in fields)
-        return next(given, self.type.defaults[key])
-
-    def refuse(self, key: str, allowed: str) -> InstanceError:
-        """The error to raise for the key."""
-        return self.config.error(key, repr(self.value(key)), allowed)
-
-    def integer(self, key: str, least: int) -> int:
-        """A whole number."""
-        value = self.value(key)
-        if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= _MOST:
-            raise self.refuse(key, f"a whole number from {least} to {_MOST}")
-        return value
-
-    def rotary(self) -> dict[str, object]:
-        """What one of two objects says of rotary positions; transformers 5 writes the second."""
-        stated: dict[str, object] = {}
-        for key in ("rope_scaling", "rope_parameters"):
-            value = self.value(key)
-            if not isinstance(value, dict | None):
-                raise self.refuse(key, "an object or null")
-            stated |= value or {}
-        return {"rope_type": stated.pop("type", "default")} | stated
-
-    def dropout(self, keys: list[str]) -> bool:
-        """Whether any of the rates is above 0; all of them are checked."""
-        for key in keys:
-            rate = self.value(key)
-            if isinstance(rate, bool) or not isinstance(rate, int | float) or not 0 <= rate < 1:
-                raise self.refuse(key, "a number from 0 to below 1")
-        return any(map(self.value, keys))
-
-    def window(self, count: int) -> dict[str, object] | None:
-        """The sliding window, and which of so many blocks have it; None for them: all."""
-        tokens = self.value("sliding_window")
-        if "use_sliding_window" in self.type.defaults and not self.value("use_sliding_window"):
-            tokens = None
-        blocks: list[int] | None = None
-        match self.model_type:  # where `layer_types` says nothing
-            case "qwen2" | "qwen3":  # all but the first
-                blocks = [*range(count)][self.integer("max_window_layers", least=0) :]
-            case "gpt_oss" | "gemma2":  # every second, from the first on
-                blocks = [*range(0, count, 2)]
-            case "gemma3_text":  # all but every sixth
-                period = self.integer("sliding_window_pattern", least=1)
-                blocks = [block for block in range(count) if (block + 1) % period]
-        if blocks is not None and (kinds := self.value("layer_types")) is not None:
-            allowed = _ATTENTION_KINDS if tokens else _ATTENTION_KINDS[:1]
-            fits = isinstance(kinds, list) and len(kinds) == count
-            if not isinstance(kinds, list) or not fits or any(k not in allowed for k in kinds):
-                raise self.refuse("layer_types", f"a list of {count}, each {' or '.join(allowed)}")
-            blocks = [i for i, kind in enumerate(kinds) if kind == "sliding_attention"]
-        return None if tokens is None or blocks == [] else {"tokens": tokens, "layers": blocks}
-
-
 def sizes_from_config(config: Config) -> TransformerSizes:
     """Sizes of the model that a parsed `config.json` describes.
 
     Raises InstanceError for an unknown model type, a value of the wrong kind or out of range,
     sizes that do not fit together, and fields that may describe another model.
     """
-    reader, fields = ConfigReader(config), config.fields
-    table, architecture = reader.type, config.architecture
+    table, fields, architecture = config.type, config.fields, config.architecture
     for key, others in table.aliases.items():  # two names of one field agree
         first, *further = [name for name in (key, *others) if name in fields] or [key]
         for name in further:
@@ -228,36 +221,36 @@ def sizes_from_config(config: Config) -> TransformerSizes:
         allowed = ", ".join(table.architectures) or ends
         raise config.error("architectures", architecture, allowed)
     for key, values in table.only.items():  # variants whose costs are not known
-        if reader.value(key) not in values:
-            raise reader.refuse(key, " or ".join(map(repr, values)))
-    stated = _values(reader, table.sizes)
-    if reader.model_type == "bert":
+        if config.value(key) not in values:
+            raise config.refuse(key, " or ".join(map(repr, values)))
+    stated = _values(config, table.sizes)
+    if fields["model_type"] == "bert":
         # A masked language model has no pooler; without a name it is the base model.
         stated["pooler"] = architecture != "BertForMaskedLM"
         stated["published_head"] = architecture not in (None, "BertModel")
-    if reader.model_type == "t5":
+    if fields["model_type"] == "t5":
         activation = str(stated["activation"])
         stated["gated_ffn"] = activation.startswith("gated-")
         stated["activation"] = activation.removeprefix("gated-")
         stated["decoder_layers"] = stated["decoder_layers"] or stated["layers"]
-    sizes = _validated(stated, reader)
+    sizes = _validated(stated, config)
     if "window" in table.sizes:
-        stated["window"] = reader.window(sizes.layers)
-        sizes = _validated(stated, reader)
+        stated["window"] = config.window(sizes.layers)
+        sizes = _validated(stated, config)
     return sizes
 
 
-def _validated(values: Mapping[str, object], reader: ConfigReader) -> TransformerSizes:
+def _validated(values: Mapping[str, object], config: Config) -> TransformerSizes:
     try:
         return TransformerSizes.model_validate(values)
     except ValidationError as failure:
         error = failure.errors()[0]
-        key: Any = reader.type.sizes
+        key: Any = config.type.sizes
         for name in error["loc"]:
             key = key.get(name) if isinstance(key, dict) else key
         found, allowed = found_and_allowed(error, error["loc"], TransformerSizes, written=False)
         stated = key.removesuffix(_OR_NULL) if isinstance(key, str) else None
-        raise reader.config.error(stated, found, allowed) from None
+        raise config.error(stated, found, allowed) from None
 
 
 _CONSTANT = ("norm", "scores")  #: sizes of which the table has the value
@@ -271,26 +264,26 @@ _OR_NULL = " or null"  #: behind a field that may be
 _ROTARY = ("rope_theta", "partial_rotary_factor")
 
 
-def _values(reader: ConfigReader, sizes: Mapping[str, Any]) -> dict[str, Any]:
+def _values(config: Config, sizes: Mapping[str, Any]) -> dict[str, Any]:
     """What a file says of the fields of a record; sizes: which of its own fields state them."""
     values: dict[str, Any] = {}
     for name, source in sizes.items():
         if isinstance(source, bool) or name in _CONSTANT:
             values[name] = source
         elif isinstance(source, list):
-            values[name] = reader.dropout(source)
+            values[name] = config.dropout(source)
         elif isinstance(source, dict):
-            values[name] = _values(reader, source)
+            values[name] = _values(config, source)
         elif source in _ROTARY:
-            values[name] = reader.rotary().get(source, reader.value(source))
+            values[name] = config.rotary().get(source, config.value(source))
         elif name == "rotary_scaling":
-            scaling = {key: n for key, n in reader.rotary().items() if key not in _ROTARY}
+            scaling = {key: n for key, n in config.rotary().items() if key not in _ROTARY}
             values[name] = None if scaling["rope_type"] == "default" else scaling
         elif name != "window":
             key = source.removesuffix(_OR_NULL)
-            values[name] = reader.value(key)
+            values[name] = config.value(key)
             if values[name] is None and key == source:
-                raise reader.refuse(key, "what is not null")
+                raise config.refuse(key, "what is not null")
     return values
 
 

@@ -20,7 +20,6 @@ from formulations.errors import InstanceError
 from formulations.instance.huggingface import (
     CAUSAL_NAMES,
     Config,
-    ConfigReader,
     model_types,
     sizes_from_config,
 )
@@ -54,10 +53,9 @@ def maximum_positions(config: Config) -> int | None:
     if _is_counted(config):
         longest = config.fields.get("max_position_embeddings")
         return longest if type(longest) is int and longest > 0 else None
-    reader = ConfigReader(config)
     for key in ("n_positions", "max_position_embeddings"):
-        if key in reader.type.defaults:
-            return None if reader.value(key) is None else reader.integer(key, least=1)
+        if key in config.type.defaults:
+            return None if config.value(key) is None else config.integer(key, least=1)
     return None
 
 
