@@ -421,19 +421,19 @@ def joined_group(group: NodeGroup, joined_nodes: int) -> NodeGroup:
 
 def _group(written: NodeGroupFile, place: Place, *, alone: bool) -> NodeGroup:
     """One group; `alone`: the cluster is a single node and needs no network."""
-    wrong, links, at = Mistakes(), link_catalogue(), place.at("gpu")
+    wrong, at = Mistakes(), place.at("gpu")
     if isinstance(written.gpu, GpuFile):
-        gpu = wrong.of(gpu_type, written.gpu, at, links)
+        gpu = wrong.of(gpu_type, written.gpu, at)
     else:
         gpu = wrong.of(at.pick, "GPU", written.gpu, gpu_catalogue())
     inside = outside = None
     if written.intra_node is not None:
-        inside = wrong.of(find_link, written.intra_node, place.at("intra_node"), links)
+        inside = wrong.of(find_link, written.intra_node, place.at("intra_node"))
     at = place.at("inter_node")
     if written.inter_node is not None:
-        outside = wrong.of(find_link, written.inter_node, at, links, NETWORK_LATENCY_S)
+        outside = wrong.of(find_link, written.inter_node, at, NETWORK_LATENCY_S)
     elif not alone:
-        allowed = "a bandwidth such as 400 Gbit/s, or one of " + ", ".join(links)
+        allowed = "a bandwidth such as 400 Gbit/s, or one of " + ", ".join(link_catalogue())
         wrong.errors.append(at.error("missing", allowed))
     if gpu is None or wrong.errors:
         raise joined(wrong.errors)

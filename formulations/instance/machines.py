@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field
 
-from formulations.instance.documents import Document, Place, resource
+from formulations.instance.documents import Place, resource
 from formulations.instance.record import (
     FROM_LIST,
     MOST_TEXT,
@@ -275,27 +275,22 @@ NODE_LATENCY_S, NETWORK_LATENCY_S = 5.7e-6, 14e-6
 CAPABILITIES: Mapping[Precision, float] = {"bf16": 8.0, "tf32": 8.0, "fp8": 8.9, "fp4": 10.0}
 
 
-def gpu_type(gpu: GpuFile, place: Place, links: Mapping[str, Link]) -> GpuType:
+def gpu_type(gpu: GpuFile, place: Place) -> GpuType:
     """The GPU type of written figures."""
     needed = [CAPABILITIES[name] for name in gpu.peak_flops if name in CAPABILITIES]
     decided = {
         "memory_source": gpu.memory_source or gpu.source,
-        "link": find_link(gpu.link, place.at("link"), links),
+        "link": find_link(gpu.link, place.at("link")),
         # what the precisions that have a peak need at least; None where older GPUs have them
         "compute_capability": gpu.compute_capability or max(needed, default=None),
     }
     return GpuType.model_validate({**dict(gpu), **decided})
 
 
-def find_link(
-    written: LinkFile | str,
-    place: Place,
-    links: Mapping[str, Link],
-    latency_s: float = NODE_LATENCY_S,
-) -> Link:
+def find_link(written: LinkFile | str, place: Place, latency_s: float = NODE_LATENCY_S) -> Link:
     """The link of a written name or of written figures; `latency_s`: where none is written."""
     if isinstance(written, str):
-        return place.pick("link", written, links)
+        return place.pick("link", written, link_catalogue())
     fields = dict(written)
     if written.latency_s is None:
         source = f"{written.source}; latency of {latency_s * 1e6:g} us: NCCL 2.19"
@@ -313,22 +308,14 @@ class MachinesFile(Record):
 @cache
 def link_catalogue() -> Mapping[str, Link]:
     """Links by name."""
-    return links_of(resource("links.yaml"))
+    document = resource("links.yaml")
+    written, place = validated(MachinesFile, document).links, Place(document)
+    return {name: find_link(link, place, NETWORK_LATENCY_S) for name, link in written.items()}
 
 
 @cache
 def gpu_catalogue() -> Mapping[str, GpuType]:
     """GPU types with sourced figures, by name."""
-    return gpus_of(resource("gpus.yaml"), link_catalogue())
-
-
-def links_of(document: Document) -> dict[str, Link]:
-    """Links of a parsed links.yaml, by name."""
-    written, place = validated(MachinesFile, document).links, Place(document)
-    return {name: find_link(at, place, {}, NETWORK_LATENCY_S) for name, at in written.items()}
-
-
-def gpus_of(document: Document, links: Mapping[str, Link]) -> dict[str, GpuType]:
-    """GPU types of a parsed gpus.yaml, by name."""
+    document = resource("gpus.yaml")
     written, place = validated(MachinesFile, document).gpus, Place(document)
-    return {gpu.name: gpu_type(gpu, place.at("gpus", i), links) for i, gpu in enumerate(written)}
+    return {gpu.name: gpu_type(gpu, place.at("gpus", i)) for i, gpu in enumerate(written)}

@@ -13,7 +13,7 @@ from typing import get_args
 
 from formulations.errors import InstanceError, PlannerError
 from formulations.instance.documents import Place, parse_document, parse_json, read_text
-from formulations.instance.machines import GpuFile, GpuType, gpu_type, link_catalogue
+from formulations.instance.machines import GpuFile, GpuType, gpu_type
 from formulations.instance.record import MOST_GPUS, shown
 from formulations.instance.validation import validated
 from formulations.instance.workload import Precision
@@ -102,7 +102,7 @@ def parse_gpu(text: str) -> tuple[GpuType, list[str]]:
     lines.append(f"peak: {{{', '.join(peaks)}}}")
     try:
         document = parse_document("\n".join(lines), "--gpu")
-        gpu = gpu_type(validated(GpuFile, document), Place(document), link_catalogue())
+        gpu = gpu_type(validated(GpuFile, document), Place(document))
     except InstanceError as error:
         where = re.sub(r":\d+:\d+", "", error.where)
         raise InstanceError(where, error.found, error.allowed) from None

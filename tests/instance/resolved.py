@@ -12,9 +12,8 @@ import pytest
 
 from formulations.errors import InstanceError
 from formulations.instance import Instance
-from formulations.instance.documents import parse_document
 from formulations.instance.load import load_family, load_instance, parse_instance
-from formulations.instance.machines import gpu_catalogue, link_catalogue, links_of
+from formulations.instance.machines import gpu_catalogue, link_catalogue
 from formulations.instance.resolve_workload import workload_catalogue
 from formulations.instance.targets import TARGETS
 from tests.conftest import ROOT, text_of
@@ -30,11 +29,8 @@ for _row in (DATA / "errors.txt").read_text(encoding="utf-8").splitlines():
 #: best_known.yaml lists results and is no instance.
 SHIPPED = sorted(path for path in ROOT.glob("instances/*.yaml") if path.stem != "best_known")
 MINIMAL, PROFILE = text_of("minimal.txt"), text_of("profile.txt")
-#: A catalogue of one GPU type and its link.
+#: A GPU type.
 ONE_GPU = text_of("one_gpu.txt")
-LINKS = links_of(
-    parse_document("links: {L: {bandwidth: 8 Gbit/s, latency: 1 us, source: s}}", "links.yaml")
-)
 
 
 def parsed(text: str, folder: Path = DATA) -> Instance:

@@ -2,12 +2,13 @@
 
 import pytest
 
-from formulations.instance.documents import parse_document
-from formulations.instance.machines import gpu_catalogue, gpus_of
+from formulations.instance.documents import Place, parse_document
+from formulations.instance.machines import GpuFile, gpu_catalogue, gpu_type
+from formulations.instance.validation import validated
 from formulations.instance.workload import PRECISIONS, Precision
 from formulations.units import parse_quantity
 from tests.conftest import text_of
-from tests.instance.resolved import LINKS, MINIMAL, ONE_GPU, broken, parsed
+from tests.instance.resolved import MINIMAL, ONE_GPU, broken, parsed
 from tests.recorded import Cases, digest, recorded
 
 GPUS = gpu_catalogue()
@@ -25,10 +26,10 @@ def test_figures_become_a_gpu_type() -> None:
     """In base units, with the capability that the precisions need, unless it is stated."""
     one = "1 TFLOP/s"
     peaks = {f"{{fp16: {one}}}": None, f"{{tf32: {one}}}": 8.0, f"{{bf16: {one}, fp8: {one}}}": 8.9}
-    peaks[f"{{bf16: {one}}}\n    compute_capability: 9.0"] = 9.0
+    peaks[f"{{bf16: {one}}}\ncompute_capability: 9.0"] = 9.0
     for peak, capability in peaks.items():
-        text = ONE_GPU.replace("{fp16: 1 TFLOP/s}", peak)
-        gpu = gpus_of(parse_document(text, "gpus.yaml"), LINKS)["X"]
+        document = parse_document(ONE_GPU.replace("{fp16: 1 TFLOP/s}", peak), "gpu.yaml")
+        gpu = gpu_type(validated(GpuFile, document), Place(document))
         # 8 Gbit/s are 10^9 B/s; from 8.0 on there is flash attention
         assert (gpu.half_peak, gpu.link.bandwidth_bytes_per_s) == (1e12, 1e9)
         assert (gpu.compute_capability, gpu.has_flash) == (capability, capability is not None)
