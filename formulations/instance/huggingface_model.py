@@ -43,9 +43,15 @@ def architecture_from_config(config: Config) -> Architecture:
 
 
 def _is_counted(config: Config) -> bool:
-    """Whether the library has the model type, and the table has not."""
+    """Whether the library is installed and has the model type, and the table has not."""
     model_type = config.fields.get("model_type")
-    return model_type not in model_types() and library_knows(model_type)
+    if not isinstance(model_type, str) or model_type in model_types():
+        return False
+    if any(importlib.util.find_spec(name) is None for name in ("torch", "transformers")):
+        return False
+    from transformers import CONFIG_MAPPING
+
+    return model_type in CONFIG_MAPPING
 
 
 def maximum_positions(config: Config) -> int | None:
@@ -57,15 +63,6 @@ def maximum_positions(config: Config) -> int | None:
         if key in config.type.defaults:
             return None if config.value(key) is None else config.integer(key, least=1)
     return None
-
-
-def library_knows(model_type: object) -> bool:
-    """Whether the library is installed and has this model type."""
-    if any(importlib.util.find_spec(name) is None for name in ("torch", "transformers")):
-        return False
-    from transformers import CONFIG_MAPPING
-
-    return isinstance(model_type, str) and model_type in CONFIG_MAPPING
 
 
 def counted_from_config(config: Config) -> CountedModel:

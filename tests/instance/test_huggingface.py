@@ -5,7 +5,7 @@ import json
 import pytest
 
 from formulations.instance.huggingface import config_from_sizes, model_types, sizes_from_config
-from formulations.instance.huggingface_model import maximum_positions
+from formulations.instance.huggingface_model import architecture_from_config, maximum_positions
 from formulations.instance.resolve_workload import workload_catalogue
 from formulations.instance.workload import Workload
 from tests.architectures import CONFIGS, PUBLISHED, build, config_of, parsed_config
@@ -27,6 +27,12 @@ DEFAULTS = {
 def workload_of(config: dict[str, object]) -> Workload:
     """Workload of a config at 512 tokens."""
     return build(sizes_from_config(parsed_config(config)), 512)
+
+
+def test_bug_a_model_type_that_is_no_name_ended_in_a_traceback() -> None:
+    config = parsed_config({"model_type": [1]})
+    line = refusal(lambda: architecture_from_config(config))
+    assert line.startswith("c model_type: [1]; allowed: gpt2, bert")
 
 
 def trained(workload: Workload) -> int:
