@@ -47,7 +47,7 @@ from math import gcd
 from formulations.costs.collectives import ring_latency_s
 from formulations.instance import GpuType, Instance, Layer
 from formulations.instance.machines import Link
-from formulations.instance.workload import WEIGHT_BYTES, Precision
+from formulations.instance.workload import FORMATS, Precision
 from formulations.plan import Configuration
 
 ALL_TO_ALLS = 2  #: in each pass: to the experts and back
@@ -112,7 +112,7 @@ def grouped_s(
     bandwidth = gpu.memory_bandwidth_bytes_per_s * gpu.grouped_bandwidth
     lanes = members.etp or tp
     weights_s = layer.experts_per_gpu(lanes, members.ep) / bandwidth
-    width = WEIGHT_BYTES[precision]
+    width = FORMATS[precision].weight_bytes
     tokens = b * lanes / tp
     permuted_bytes = (6 if members.ep > 1 else 2) * layer.routed_bytes
     permuted_bytes += 2 * (layer.input_bytes if layer.routed_bytes else 0)

@@ -142,6 +142,17 @@ class NodeGroup(Record):
             return self.intra_node.of_rings(rings)
         return self._between_machines(min(tp, self.gpus_per_machine))
 
+    def joined(self, number: int) -> "NodeGroup":
+        """The group whose nodes are so many of its own, with their links to others side by side."""
+        speed = number * self.inter_node.bandwidth_bytes_per_s
+        return self.but(
+            nodes=self.nodes // number,
+            gpus_per_node=number * self.gpus_per_node,
+            price_usd_per_hour=number * self.price_usd_per_hour,
+            inter_node={"bandwidth_bytes_per_s": speed},
+            machines=number,
+        )
+
     def _between_machines(self, rings: int) -> Link:
         """The slower of the links that a ring passes, of so many that leave a machine at a time."""
         near, far, share = self.intra_node.of_rings(rings), self.inter_node, rings * self.machines
@@ -253,7 +264,7 @@ class Cluster(Record):
 
         Every group's nodes are a multiple of the number; none has terms on spot.
         """
-        groups = tuple(joined_group(group, number) for group in self.groups)
+        groups = tuple(group.joined(number) for group in self.groups)
         shares = self.network_efficiency, self.reduce_efficiency
         network, reduces = (tuple({ceil_div(n, number): e for n, e in by}.items()) for by in shares)
         return self.but(groups=groups, network_efficiency=network, reduce_efficiency=reduces)
@@ -402,21 +413,6 @@ def _check_joined(written: NodeGroupFile, place: Place, joined_nodes: int) -> No
     if written.spot:
         allowed = "no spot terms, which are those of single nodes, or joined_nodes: 1"
         raise place.at("spot").error(f"with joined_nodes: {joined_nodes}", allowed)
-
-
-def joined_group(group: NodeGroup, joined_nodes: int) -> NodeGroup:
-    """The group whose nodes are so many of its own, with their links to others side by side."""
-    if joined_nodes == 1:
-        return group
-    network = group.inter_node
-    wide = network.but(bandwidth_bytes_per_s=joined_nodes * network.bandwidth_bytes_per_s)
-    return group.but(
-        nodes=group.nodes // joined_nodes,
-        gpus_per_node=joined_nodes * group.gpus_per_node,
-        price_usd_per_hour=joined_nodes * group.price_usd_per_hour,
-        inter_node=wide,
-        machines=joined_nodes,
-    )
 
 
 def _group(written: NodeGroupFile, place: Place, *, alone: bool) -> NodeGroup:

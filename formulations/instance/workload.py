@@ -49,24 +49,19 @@ class Formats(NamedTuple):
     copy_bytes: int  #: of parameters, for products; never sent, never updated
     element_bytes: int
     master_bytes: int
+    weight_bytes: float  #: of a parameter as the products of blocks read it
 
 
-_WHOLE = Formats(4, 0, 4, 0)
-_MIXED = Formats(2, 0, 2, MASTER_BYTES)
+_WHOLE = Formats(4, 0, 4, 0, 4)
+_MIXED = Formats(2, 0, 2, MASTER_BYTES, 2)
 
 FORMATS: dict[Precision, Formats] = {
     "fp32": _WHOLE,
     "tf32": _WHOLE,
     "fp16": _MIXED,
     "bf16": _MIXED,
-    "fp8": _MIXED._replace(copy_bytes=2),
-    "fp4": _MIXED._replace(copy_bytes=1),
-}
-
-#: Bytes of a parameter as the products of blocks read it.
-WEIGHT_BYTES: dict[Precision, float] = {
-    **{"fp32": 4, "tf32": 4, "fp16": 2, "bf16": 2},
-    **{"fp8": 1, "fp4": 0.5},
+    "fp8": _MIXED._replace(copy_bytes=2, weight_bytes=1),
+    "fp4": _MIXED._replace(copy_bytes=1, weight_bytes=0.5),
 }
 
 VOCABULARY_MULTIPLE = 128  # Megatron-LM pads the vocabulary to a multiple of 128 * tp

@@ -5,7 +5,6 @@ from pydantic import ValidationError
 
 from formulations.errors import InstanceError
 from formulations.instance import Cluster, ZoneLink
-from formulations.instance.cluster import joined_group
 from formulations.instance.load import parse_family
 from tests.conftest import text_of
 from tests.instance.resolved import DATA, MINIMAL, broken, parsed, shipped
@@ -39,7 +38,7 @@ def test_clusters_are_the_recorded_ones() -> Cases:
         smaller = [digest(cluster.with_groups(cluster.groups[k:])) for k in (0, 1)]
         resolved = [digest(cluster), list(cluster.node_groups)[-3:]]
         # alone, and two of them joined
-        groups = [*cluster.groups, *(joined_group(g.but(nodes=2), 2) for g in cluster.groups)]
+        groups = [*cluster.groups, *(g.but(nodes=2).joined(2) for g in cluster.groups)]
         rings = [[g.ring_link(2), g.copies_link(2, 2), g.tensor_link(16)] for g in groups]
         held = [g.may_hold(tp, width) for g in groups for tp in (2, 3) for width in (3, 4, 8)]
         more = digest([groups, rings, held, cluster.with_network_factor(2.0)])

@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 from formulations.errors import InstanceError
-from formulations.instance.cluster import joined_group
 from formulations.instance.load import parse_instance
 from formulations.plan import Degrees
 from formulations.space import configs
@@ -98,6 +97,6 @@ def test_degrees_on_joined_nodes_are_no_row(tmp_path: Path) -> None:
     steps = tmp_path / "steps.csv"
     steps.write_text(f"{HEADING}\n1,8,1,1,9\n", encoding="utf-8")
     instance = parse_instance(INSTANCE, "small.yaml", tmp_path)
-    groups = [joined_group(group.but(nodes=2), 2) for group in instance.cluster.groups]
+    groups = [group.but(nodes=2).joined(2) for group in instance.cluster.groups]
     with pytest.raises(InstanceError, match=r"degrees on joined nodes; allowed: plan: the file"):
         read_steps(steps, instance.but(cluster=instance.cluster.with_groups(groups)))

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from formulations.instance import Instance, Link
-from formulations.instance.cluster import joined_group
 from solver.options import SolveOptions
 from solver.result import Termination
 from solver.search.plan_search import PlanSearch
@@ -52,20 +51,17 @@ def experts(seed: int) -> Instance:
 def _drawn(seed: int, rng: Random, name: str, gpus: int, machines: int, batch: int) -> Instance:
     """One or two types, nodes of so many GPUs, of one machine or several; links shared at times."""
     groups = [
-        joined_group(
-            small_instances.nodes_of(
-                small_instances.gpu(name, tflops, rng.choice([1.2, 8])),
-                gpus_per_node=gpus // machines,
-                nodes=machines * (rng.randint(1, 2) if machines > 1 or gpus == 2 else 1),
-                intra_node=Link(
-                    bandwidth_bytes_per_s=rng.choice([1e9, 4e10]),
-                    latency_s=1e-6,
-                    shared=seed % 2 > 0,
-                ),
-                inter_node=Link(bandwidth_bytes_per_s=rng.choice([1e9, 2e10]), latency_s=1e-5),
+        small_instances.nodes_of(
+            small_instances.gpu(name, tflops, rng.choice([1.2, 8])),
+            gpus_per_node=gpus // machines,
+            nodes=machines * (rng.randint(1, 2) if machines > 1 or gpus == 2 else 1),
+            intra_node=Link(
+                bandwidth_bytes_per_s=rng.choice([1e9, 4e10]),
+                latency_s=1e-6,
+                shared=seed % 2 > 0,
             ),
-            machines,
-        )
+            inter_node=Link(bandwidth_bytes_per_s=rng.choice([1e9, 2e10]), latency_s=1e-5),
+        ).joined(machines)
         for name, tflops in [("fast", 120), ("slow", 60)][: rng.randint(1, 2)]
     ]
     chain = small_instances.random_layers(rng, small_instances.with_ends(rng.randint(2, 3)))
