@@ -172,7 +172,8 @@ def _memory_on(instance: Instance, config: Configuration, j: int) -> LayerMemory
         gradients_bytes=per_layer(gradients),
         optimizer_bytes=per_layer(optimizer),
         put_off_bytes=per_layer(
-            ceil_div(b * layer.weight_gradient_bytes(tp, split), cp) for layer in layers
+            ceil_div(b * layer.activation_bytes(tp, split, for_weights=True), cp)
+            for layer in layers
         ),
         kept=tuple(kept),
         buffers_bytes=2 * ceil_div(message_bytes, tp if split else 1) if config.pp > 1 else 0,

@@ -249,8 +249,9 @@ def resolve_lengths(
         problem = "rows of many lengths, with a profile, whose layer times are of one"
         raise place.error(problem, "measured strategies here, or no profile")
     strategies, listed = written.strategies or [], place.at("strategies")
-    limits = cluster.num_gpus, architecture.learned_positions, [row.up_to for row in classes]
-    all_of([partial(_check_strategy, s, listed.at(i), *limits) for i, s in enumerate(strategies)])
+    uppers = [row.up_to for row in classes]
+    places = [(strategy, listed.at(i)) for i, strategy in enumerate(strategies)]
+    all_of(partial(_check_strategy, *at, given, uppers) for at in places)
     names = [strategy.title for strategy in strategies]
     for i, name in enumerate(names):
         if (first := names.index(name)) < i:
@@ -267,13 +268,10 @@ def resolve_lengths(
 
 
 def _check_strategy(
-    written: MeasuredStrategy,
-    place: Place,
-    num_gpus: int,
-    positions: int | None,
-    uppers: Sequence[int],
+    written: MeasuredStrategy, place: Place, given: Given, uppers: list[int]
 ) -> None:
     """Of rows that are a sequence of the model, with the longest; or of classes that there are."""
+    num_gpus, positions = given.cluster.num_gpus, given.architecture.learned_positions
     if (written.row_times is None) == (written.class_times is None):
         problem = "neither row_times nor class_times" if written.row_times is None else "both"
         raise place.error(problem, "exactly one of row_times, class_times")

@@ -211,25 +211,10 @@ def covered_degrees(
     profile: Profile, kinds: list[str], cluster: Cluster, degrees: Iterable[int]
 ) -> list[int]:
     """Those tensor-parallel degrees for which no curve is missing."""
-    return [tp for tp in degrees if next(_missing(profile, kinds, cluster, tp), None) is None]
+    return [tp for tp in degrees if not any(missing_times(profile, kinds, cluster, tp))]
 
 
-def check_coverage(
-    profile: Profile, place: Place, kinds: list[str], cluster: Cluster, degrees: Iterable[int]
-) -> None:
-    """Raises InstanceError for the first curve that a plan of these degrees could ask for."""
-    for tp in degrees:
-        for kind, gpu in _missing(profile, kinds, cluster, tp):
-            gpus = dict.fromkeys(group.gpu.name for group in cluster.groups)
-            raise place.at("times_ms", kind, gpu, tp).error(
-                f"no times of {kind} on {gpu} at tensor-parallel degree {tp}",
-                f"times of every layer kind ({', '.join(kinds)}) on every GPU ({', '.join(gpus)})"
-                " at every degree to choose from; or narrow search.tensor_parallel, or"
-                " missing_times: analytic",
-            )
-
-
-def _missing(
+def missing_times(
     profile: Profile, kinds: list[str], cluster: Cluster, tp: int
 ) -> Iterator[tuple[str, str]]:
     """Kinds and GPUs without a time, on the nodes that groups of tp GPUs fill exactly."""

@@ -15,8 +15,8 @@ from formulations.instance.documents import Place
 from formulations.instance.profile import (
     Profile,
     WrittenProfile,
-    check_coverage,
     covered_degrees,
+    missing_times,
     resolve_profile,
 )
 from formulations.instance.resolve_workload import WorkloadFile, as_measured, flash_remedy
@@ -146,11 +146,20 @@ def resolve_search(wrong: Mistakes, given: Given) -> tuple[Profile | None, Searc
 
 def _tensor_groups(given: Given) -> tuple[Profile | None, dict[str, object]]:
     """Measured times, and the strategies of tensor groups, each of which rests on the last one."""
-    profile, kinds = given.profile, given.kinds
+    profile, kinds, cluster = given.profile, given.kinds, given.cluster
     times = resolve_profile(profile, kinds) if profile else None
     degrees = _tensor_degrees(given, times)
     if profile and times:
-        check_coverage(times, profile.place, kinds, given.cluster, degrees)
+        gpus = dict.fromkeys(group.gpu.name for group in cluster.groups)
+        allowed = (
+            f"times of every layer kind ({', '.join(kinds)}) on every GPU ({', '.join(gpus)}) at"
+            " every degree to choose from; or narrow search.tensor_parallel, or"
+            " missing_times: analytic"
+        )
+        for tp in degrees:
+            for kind, gpu in missing_times(times, kinds, cluster, tp):
+                problem = f"no times of {kind} on {gpu} at tensor-parallel degree {tp}"
+                raise profile.place.at("times_ms", kind, gpu, tp).error(problem, allowed)
     split, tokens = _sequence_parallel(given, degrees), given.workload.sequence_length
     return times, {
         "tensor_parallel": degrees,

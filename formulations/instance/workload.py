@@ -173,19 +173,18 @@ class Layer(Record):
             backward_all_reduces=self.backward_all_reduces - self.expert_all_reduces,
         )
 
-    def activation_bytes(self, tp: int, sequence_parallel: bool = False) -> int:
-        """Bytes that one GPU keeps for the backward pass of one sequence, no recomputation."""
+    def activation_bytes(
+        self, tp: int, sequence_parallel: bool = False, *, for_weights: bool = False
+    ) -> int:
+        """Bytes that one GPU keeps for the backward pass of one sequence, no recomputation.
+
+        for_weights: from its input to its weight gradients alone. Sequence parallelism splits what
+        all ranks held (Korthikanti et al. 2023, eq. 4).
+        """
         replicated, sharded = self.replicated_activation_bytes, self.sharded_activation_bytes
-        return self._per_gpu(replicated, sharded, tp, sequence_parallel)
-
-    def weight_gradient_bytes(self, tp: int, sequence_parallel: bool = False) -> int:
-        """Bytes that one GPU keeps for one sequence from its input to its weight gradients."""
-        replicated = self.replicated_activation_bytes - self.released_replicated_bytes
-        sharded = self.sharded_activation_bytes - self.released_sharded_bytes
-        return self._per_gpu(replicated, sharded, tp, sequence_parallel)
-
-    def _per_gpu(self, replicated: int, sharded: int, tp: int, sequence_parallel: bool) -> int:
-        """Sequence parallelism splits what all ranks held (Korthikanti et al. 2023, eq. 4)."""
+        if for_weights:
+            replicated -= self.released_replicated_bytes
+            sharded -= self.released_sharded_bytes
         unsplit = self.unsplit_bytes if sequence_parallel else replicated
         return unsplit + -(-(sharded + replicated - unsplit) // tp)
 

@@ -24,7 +24,7 @@ def test_figures_of_layers_are_the_recorded_ones() -> Cases:
             for tp, split in ((1, False), (4, False), (4, True)):
                 parts += [layer.dense_per_gpu(tp, 2), layer.dense_per_gpu(tp, 1)]
                 parts += [layer.parameters_per_gpu(tp, 2), layer.experts_per_gpu(tp, 2)]
-                parts += [layer.activation_bytes(tp, split), layer.weight_gradient_bytes(tp, split)]
+                parts += [layer.activation_bytes(tp, split, for_weights=w) for w in (False, True)]
                 parts += [
                     n for way in get_args(Recompute) for n in layer.recomputed_bytes(way, tp, split)
                 ]
