@@ -25,7 +25,6 @@ from formulations.instance.machines import (
     ZoneLink,
     ZonePair,
     find_link,
-    gpu_catalogue,
     gpu_type,
     link_catalogue,
 )
@@ -55,10 +54,10 @@ from formulations.units import ceil_div
 ZoneFault = tuple[tuple[str | int, ...], str, str]
 
 
-def zone_faults(
-    zones: Sequence[str | None], default: bool, pairs: Sequence[tuple[str, str]]
-) -> Iterator[ZoneFault]:
-    """Faults of groups' zones, and of links for `pairs` of them; default: one for all others."""
+def zone_faults(cluster: "Cluster | ClusterFile") -> Iterator[ZoneFault]:
+    """Faults of groups' zones, and of links between them: those of pairs, one for all others."""
+    zones, pairs = [g.zone for g in cluster.groups], [pair.zones for pair in cluster.zone_links]
+    default = cluster.zone_link is not None
     named = list(dict.fromkeys(zone for zone in zones if zone is not None))
     if named and None in zones:
         given = next(j for j, zone in enumerate(zones) if zone is not None)
@@ -177,8 +176,7 @@ class Cluster(Record):
 
     @model_validator(mode="after")
     def _fit(self) -> "Cluster":
-        zones, pairs = [g.zone for g in self.groups], [pair.zones for pair in self.zone_links]
-        for path, found, allowed in zone_faults(zones, self.zone_link is not None, pairs):
+        for path, found, allowed in zone_faults(self):
             raise ValueError(f"{'.'.join(map(str, path))}: {found}; allowed: {allowed}")
         if first_beyond((g.nodes * g.gpus_per_node for g in self.groups), MOST_GPUS) is not None:
             raise ValueError(f"more than {MOST_GPUS} GPUs")
@@ -382,8 +380,7 @@ def resolve_cluster(written: ClusterFile, place: Place) -> Cluster:
         wrong.of(_check_joined, group, at, joined_nodes)
     groups = [wrong.of(_group, group, at, alone=alone) for group, at in places]
     wrong.tell()
-    zones, pairs = [g.zone for g in written.groups], [pair.zones for pair in written.zone_links]
-    for path, found, allowed in zone_faults(zones, written.zone_link is not None, pairs):
+    for path, found, allowed in zone_faults(written):
         wrong.errors.append(place.at(*path).error(found, allowed))
     wrong.tell()
     efficiency = {1: 1.0} | (written.network_efficiency or {})
@@ -417,12 +414,8 @@ def _check_joined(written: NodeGroupFile, place: Place, joined_nodes: int) -> No
 
 def _group(written: NodeGroupFile, place: Place, *, alone: bool) -> NodeGroup:
     """One group; `alone`: the cluster is a single node and needs no network."""
-    wrong, at = Mistakes(), place.at("gpu")
-    if isinstance(written.gpu, GpuFile):
-        gpu = wrong.of(gpu_type, written.gpu, at)
-    else:
-        gpu = wrong.of(at.pick, "GPU", written.gpu, gpu_catalogue())
-    inside = outside = None
+    wrong = Mistakes()
+    gpu, inside, outside = wrong.of(gpu_type, written.gpu, place.at("gpu")), None, None
     if written.intra_node is not None:
         inside = wrong.of(find_link, written.intra_node, place.at("intra_node"))
     at = place.at("inter_node")

@@ -275,16 +275,18 @@ NODE_LATENCY_S, NETWORK_LATENCY_S = 5.7e-6, 14e-6
 CAPABILITIES: Mapping[Precision, float] = {"bf16": 8.0, "tf32": 8.0, "fp8": 8.9, "fp4": 10.0}
 
 
-def gpu_type(gpu: GpuFile, place: Place) -> GpuType:
-    """The GPU type of written figures."""
-    needed = [CAPABILITIES[name] for name in gpu.peak_flops if name in CAPABILITIES]
+def gpu_type(written: GpuFile | str, place: Place) -> GpuType:
+    """The GPU type of a written name or of written figures."""
+    if isinstance(written, str):
+        return place.pick("GPU", written, gpu_catalogue())
+    needed = [CAPABILITIES[name] for name in written.peak_flops if name in CAPABILITIES]
     decided = {
-        "memory_source": gpu.memory_source or gpu.source,
-        "link": find_link(gpu.link, place.at("link")),
+        "memory_source": written.memory_source or written.source,
+        "link": find_link(written.link, place.at("link")),
         # what the precisions that have a peak need at least; None where older GPUs have them
-        "compute_capability": gpu.compute_capability or max(needed, default=None),
+        "compute_capability": written.compute_capability or max(needed, default=None),
     }
-    return GpuType.model_validate({**dict(gpu), **decided})
+    return GpuType.model_validate({**dict(written), **decided})
 
 
 def find_link(written: LinkFile | str, place: Place, latency_s: float = NODE_LATENCY_S) -> Link:
