@@ -186,16 +186,12 @@ class Cluster(Record):
 
     def with_network_factor(self, factor: float) -> "Cluster":
         """What passes between nodes takes so many times as long."""
-        if factor == 1:
-            return self
-
-        def slower(link: Link) -> Link:
-            speed = link.bandwidth_bytes_per_s / factor
-            return link.but(
-                bandwidth_bytes_per_s=speed, latency_s=min(1.0, link.latency_s * factor)
-            )
-
-        groups = [group.but(inter_node=slower(group.inter_node)) for group in self.groups]
+        groups = []
+        for group in self.groups:
+            speed = group.inter_node.bandwidth_bytes_per_s / factor
+            latency_s = min(1.0, group.inter_node.latency_s * factor)
+            slower = {"bandwidth_bytes_per_s": speed, "latency_s": latency_s}
+            groups.append(group.but(inter_node=slower))
         return self.with_groups(groups)
 
     def efficiency(self, num_nodes: int) -> float:

@@ -17,12 +17,7 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from formulations.errors import InstanceError
-from formulations.instance.huggingface import (
-    CAUSAL_NAMES,
-    Config,
-    model_types,
-    sizes_from_config,
-)
+from formulations.instance.huggingface import CAUSAL_NAMES, Config, model_types, sizes_from_config
 from formulations.instance.parts import ROTARY_KERNELS, Part, memory_kernels, product
 from formulations.instance.record import shown
 from formulations.instance.transformer import Architecture, CountedModel

@@ -157,20 +157,17 @@ def _resolve(written: InstanceFile, place: Place, folder: Path) -> Instance:
     headroom = max(written.limits.memory_headroom, measured)
     network = (written.calibration and written.calibration.network) or 1.0
     times, search = chosen
-    return Instance(
-        name=written.name,
-        source=written.source,
-        workload=workload,
-        cluster=cluster.with_network_factor(network),
-        profile=times,
-        calibration=written.calibration,
-        search=search,
-        limits=Limits.model_validate({**dict(written.limits), "memory_headroom": headroom}),
-        objective=written.objective,
-        preemption=preemption,
-        lengths=mixed,
-        fused=given.fused,
-    )
+    decided = {
+        "workload": workload,
+        "cluster": cluster.with_network_factor(network),
+        "profile": times,
+        "search": search,
+        "limits": Limits.model_validate({**dict(written.limits), "memory_headroom": headroom}),
+        "preemption": preemption,
+        "lengths": mixed,
+        "fused": given.fused,
+    }
+    return Instance.model_validate({**dict(written), **decided})
 
 
 def _profile(
