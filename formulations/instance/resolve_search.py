@@ -224,16 +224,14 @@ def _sequence_parallel(given: Given, degrees: Sequence[int]) -> bool:
 
 def expert_fault(workload: Workload, cluster: Cluster, profiled: bool, ep: int) -> Fault | None:
     """Why `ep` GPUs cannot share the experts of a block."""
+    if ep == 1:
+        return None
     experts, gpus = workload.experts, cluster.num_gpus
     indivisible = f"{ep} does not divide the {experts} experts of a block"
     return first_broken(
-        (ep > 1 and not experts, f"{ep} GPUs for the experts of a model without any", "1"),
-        (
-            ep > 1 and cluster.has_joined_nodes,
-            f"{ep} GPUs, on joined nodes",
-            "1, or joined_nodes: 1",
-        ),
-        (ep > 1 and profiled, f"{ep}, of which a profile says nothing", "1, or no profile"),
+        (not experts, f"{ep} GPUs for the experts of a model without any", "1"),
+        (cluster.has_joined_nodes, f"{ep} GPUs, on joined nodes", "1, or joined_nodes: 1"),
+        (profiled, f"{ep}, of which a profile says nothing", "1, or no profile"),
         (ep > gpus, f"{ep} GPUs, of {gpus} in the cluster", f"1 to {gpus}"),
         (experts % ep, indivisible, f"divisors of {experts}"),
     )

@@ -49,11 +49,9 @@ _FSDP = {"NO_SHARD": 0, "SHARD_GRAD_OP": 2, "FULL_SHARD": 3}
 
 
 def _zero_stage(value: object) -> object:
-    if isinstance(value, str | bool):
-        if isinstance(value, bool) or value not in _FSDP:
-            raise refusal(shown(value), f"a number, or one of {', '.join(_FSDP)}")
-        return _FSDP[value]
-    return value
+    if isinstance(value, str | bool) and value not in _FSDP:
+        raise refusal(shown(value), f"a number, or one of {', '.join(_FSDP)}")
+    return _FSDP[value] if isinstance(value, str) else value
 
 
 Zero = Annotated[
