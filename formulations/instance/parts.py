@@ -135,8 +135,7 @@ def self_attention(sizes: TransformerSizes, s: int, flash: bool, keys: int) -> P
     """
     h, d = sizes.hidden_size, sizes.width_per_head
     q, kv = sizes.heads * d, sizes.num_kv_heads * d
-    attention = _projections(sizes, s) + _attention_scores(sizes, s, d, d, flash, keys)
-    attention += _output_projection(sizes, s, q) + Part(
+    attention = _plain_attention(sizes, s, flash, keys) + Part(
         sharded_parameters=sizes.heads * sizes.attention_sinks,
         backward_all_reduces=1,
         replicated_activation_bytes=2 * s * h,
@@ -165,15 +164,11 @@ def cross_attention(sizes: TransformerSizes, s: int, flash: bool) -> Part:
     one copy: never below the truth. Backward, the gradients towards the decoder's own stream and
     towards the encoder's output are all-reduced separately.
     """
-    h, d = sizes.hidden_size, sizes.width_per_head
-    two_streams = Part(
+    return _plain_attention(sizes, s, flash, keys=s) + Part(
         kernels=1,  # queries apart from keys and values
         backward_all_reduces=2,
-        replicated_activation_bytes=2 * 2 * s * h,
+        replicated_activation_bytes=2 * 2 * s * sizes.hidden_size,
     )
-    attention = _projections(sizes, s) + two_streams
-    attention += _attention_scores(sizes, s, d, d, flash, keys=s)
-    return attention + _output_projection(sizes, s, sizes.heads * d)
 
 
 def latent_attention(
@@ -218,10 +213,13 @@ def latent_attention(
     return attention + _output_projection(sizes, s, heads * value_dim)
 
 
-def _projections(sizes: TransformerSizes, s: int) -> Part:
-    """Queries, keys and values of plain attention, by columns."""
-    columns = (sizes.heads + 2 * sizes.num_kv_heads) * sizes.width_per_head
-    return product(sizes.hidden_size, columns, s, biases=columns * sizes.qkv_biases)
+def _plain_attention(sizes: TransformerSizes, s: int, flash: bool, keys: int) -> Part:
+    """Queries, keys and values, by columns; scores; the product behind them."""
+    d = sizes.width_per_head
+    columns = (sizes.heads + 2 * sizes.num_kv_heads) * d
+    attention = product(sizes.hidden_size, columns, s, biases=columns * sizes.qkv_biases)
+    attention += _attention_scores(sizes, s, d, d, flash, keys)
+    return attention + _output_projection(sizes, s, sizes.heads * d)
 
 
 def scores(heads: int, columns: int, s: int, keys: int, flash: bool, dropout: bool) -> Part:

@@ -217,7 +217,7 @@ def _chain(sizes: TransformerSizes, s: int, flash: bool, fused: bool) -> Iterato
         encoder = _block(sizes, s, flash)
         yield "encoder", encoder, sizes.layers
         both = Part(input_bytes=2 * 2 * s * sizes.hidden_size, output_tensors=2)
-        decoder = encoder + cross_attention(sizes, s, flash) + _norm(sizes, s) + both
+        decoder = encoder + cross_attention(sizes, s, flash) + _norms(sizes, s) + both
         yield "decoder", decoder + matrix + Part(tied_copy=1), 1
         if sizes.decoder_layers > 1:
             yield "decoder", decoder, sizes.decoder_layers - 1
@@ -245,19 +245,19 @@ def _block(
         attention = self_attention(sizes, s, flash, keys)
     moe = None if dense else sizes.moe
     block = attention + (moe_ffn(sizes, moe, s) if moe else dense_ffn(sizes, s))
-    for _ in range(4 if sizes.branch_norms else 2):  # before both, or before and behind both
-        block += _norm(sizes, s)
+    # before attention and network, or before and behind both
+    block += _norms(sizes, s, 4 if sizes.branch_norms else 2)
     if moe is None and sizes.latent_attention is None and sizes.decoder_layers is None:
         block += per_op(sizes, s)
     return block
 
 
-def _norm(sizes: TransformerSizes, s: int) -> Part:
-    """A norm over the residual stream; its input is kept."""
-    h = sizes.hidden_size
+def _norms(sizes: TransformerSizes, s: int, count: int = 1) -> Part:
+    """So many norms over the residual stream; their inputs are kept."""
+    h = count * sizes.hidden_size
     parameters = 2 * h if sizes.norm == "layernorm" else h
     kept = Part(replicated_parameters=parameters, replicated_activation_bytes=2 * s * h)
-    return kept + memory_kernels(1)
+    return kept + memory_kernels(count)
 
 
 def _embedding(sizes: TransformerSizes, s: int) -> Part:
@@ -272,7 +272,7 @@ def _embedding(sizes: TransformerSizes, s: int) -> Part:
     biases = streams * (sizes.relative_position_buckets or 0) * sizes.heads
     part = lookup(s, h, sizes.dropout, streams) + memory_kernels(2 * streams * further_tables)
     part += Part(replicated_parameters=rows * h + biases)
-    return part + _norm(sizes, s) if sizes.embedding_norm else part
+    return part + _norms(sizes, s) if sizes.embedding_norm else part
 
 
 #: Kernels of BERT's masked-token transform: matrix product with bias, activation, norm.
@@ -292,7 +292,7 @@ def _head(sizes: TransformerSizes, s: int, flash: bool, fused: bool) -> Part:
     if sizes.masked_lm_head:
         # What pre-training adds to the base model: transform, norm, output bias, classifier.
         next_sentence = (2 * h + 2) * sizes.pooler
-        replicated = h * h + h + _norm(sizes, 1)["replicated_parameters"] + next_sentence
+        replicated = h * h + h + _norms(sizes, 1)["replicated_parameters"] + next_sentence
         matrix = 0 if sizes.tied_embeddings else v * h
         part += memory_kernels(TRANSFORM_KERNELS - 1) + Part(
             sharded_parameters=v,
@@ -312,10 +312,8 @@ def _head(sizes: TransformerSizes, s: int, flash: bool, fused: bool) -> Part:
 
 def _logits(sizes: TransformerSizes, s: int, fused: bool) -> Part:
     """Final norms, product with the vocabulary matrix, loss."""
-    part = projection(s, sizes.hidden_size, sizes.vocabulary_size, fused)
-    for _ in range(sizes.num_streams * sizes.final_norm):
-        part += _norm(sizes, s)
-    return part
+    product_and_loss = projection(s, sizes.hidden_size, sizes.vocabulary_size, fused)
+    return product_and_loss + _norms(sizes, s, sizes.num_streams * sizes.final_norm)
 
 
 def _prediction_module(sizes: TransformerSizes, s: int, flash: bool, fused: bool) -> Part:
@@ -334,5 +332,5 @@ def _prediction_module(sizes: TransformerSizes, s: int, flash: bool, fused: bool
         backward_all_reduces=1,
         replicated_activation_bytes=2 * 2 * s * h,
     )
-    norms = _norm(sizes, s) + _norm(sizes, s)
-    return norms + joined + _block(sizes, s, flash) + _logits(sizes, s, fused)
+    joined += _norms(sizes, s, 2)
+    return joined + _block(sizes, s, flash) + _logits(sizes, s, fused)
