@@ -6,6 +6,7 @@ those of `catalogue/links.yaml` and `catalogue/gpus.yaml`, with the sources of f
 
 from collections.abc import Mapping
 from functools import cache
+from math import floor
 from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field
@@ -55,7 +56,7 @@ class GpuEvidence(Record):
 Rate = Annotated[float, Field(ge=1e-12, le=1e18)]  # per second
 HalfFlops = Annotated[float, Field(ge=0, le=1e18)]
 Efficiency = Annotated[float, Field(ge=1e-6, le=1)]
-Memory = Annotated[Bytes, Field(gt=0), Quantity("size", "1 B", "10 TiB", "39.59 GiB")]
+Memory = Annotated[Bytes, Field(gt=0), Quantity("size", "1 B", "10 TiB", "39.59 GiB", floor)]
 Bandwidth = Annotated[Rate, Quantity("bandwidth", "1 B/s", "100 TB/s", "40 Gbit/s")]
 Latency = Annotated[Seconds, Quantity("time", "0", "1 s", "5 us")]
 FlopRate = Annotated[Rate, Quantity("compute", "1 FLOP/s", "1000 PFLOP/s", "312 TFLOP/s")]

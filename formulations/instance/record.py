@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from inspect import cleandoc, getsource
 from itertools import accumulate, pairwise
-from math import floor
 from textwrap import dedent
 from typing import Annotated, Any, Self, TypeVar
 
@@ -90,8 +89,15 @@ class Record(BaseModel):
         return self.model_copy(update=fields)
 
 
+def _described(schema: dict[str, Any], section: type["Section"]) -> None:
+    for name, text in section.meanings().items():
+        schema["properties"][name]["description"] = text
+
+
 class Section(Record):
     """Of a file that people write: a text below a field says what it means."""
+
+    model_config = ConfigDict(json_schema_extra=_described)
 
     @classmethod
     def meanings(cls) -> dict[str, str]:
@@ -109,16 +115,6 @@ class Section(Record):
                     alias = cls.model_fields[name].validation_alias
                     texts[str(alias or name)] = cleandoc(ast.literal_eval(text.value))
         return texts
-
-    @classmethod
-    def __get_pydantic_json_schema__(
-        cls, schema: CoreSchema, handler: GetJsonSchemaHandler
-    ) -> JsonSchemaValue:
-        written = handler(schema)
-        properties = handler.resolve_ref_schema(written)["properties"]
-        for name, text in cls.meanings().items():
-            properties[name]["description"] = text
-        return written
 
 
 def without_nulls(written: object) -> object:
@@ -178,7 +174,7 @@ class Quantity:
     least: str
     most: str
     example: str
-    rounded: Callable[[float], int] = floor  #: of whole numbers
+    rounded: Callable[[float], float] = float  #: floor or ceil of whole numbers
 
     def parse(self, value: object) -> float:
         """Value in the base unit; raises the error that names the units or the range."""
@@ -191,21 +187,16 @@ class Quantity:
             raise refusal(shown(value), allowed) from None
         least = 0.0 if self.least == "0" else parse_quantity(self.least, self.dimension)
         if least <= number <= parse_quantity(self.most, self.dimension):
-            return number
+            return self.rounded(number)
         raise refusal(shown(value), f"at least {self.least} and at most {self.most}")
 
     def __get_pydantic_core_schema__(
         self, source: object, handler: GetCoreSchemaHandler
     ) -> CoreSchema:
         def read(value: object, info: ValidationInfo) -> object:
-            if info.context != WRITTEN:
-                return value
-            number = self.parse(value)
-            return self.rounded(number) if is_whole else number
+            return self.parse(value) if info.context == WRITTEN else value
 
-        inner = handler(source)
-        is_whole = inner["type"] == "int"
-        return core_schema.with_info_before_validator_function(read, inner)
+        return core_schema.with_info_before_validator_function(read, handler(source))
 
     def __get_pydantic_json_schema__(
         self, schema: CoreSchema, handler: GetJsonSchemaHandler

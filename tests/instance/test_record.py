@@ -1,6 +1,7 @@
 """Promises of formulations.instance.record: what people write, and what a schema says of it."""
 
 import re
+from math import floor
 from typing import Annotated
 
 import pytest
@@ -34,7 +35,7 @@ class Outer(record.Record):
     time_s: Annotated[float, record.Quantity("time", "1 s", "1 h", "2 s")] = Field(
         default=1.0, validation_alias="time"
     )
-    whole_bytes: Annotated[int, record.Quantity("size", "0", "1 GiB", "1 B")] = 0
+    whole_bytes: Annotated[int, record.Quantity("size", "0", "1 GiB", "1 B", floor)] = 0
     either: Annotated[Whole | Annotated[Inner, Tag(record.MAPPING)], record.NUMBER_OR_MAPPING] = 1
     several: Annotated[Whole | Annotated[list[int], Tag(record.LIST)], record.NUMBER_OR_LIST] = 1
     named: record.NameOr[Inner] = "x"
