@@ -89,32 +89,28 @@ RECOVERIES = (
 )
 
 
-def measured_recovery(parameters: int) -> tuple[RecoveryCosts, float]:
-    """The smallest measured model of at least this size, and a factor on its costs.
+def measured_recovery(parameters: int) -> tuple[RecoveryCosts, str]:
+    """Costs of the smallest measured model of at least this size, and whose they are.
 
-    The factor is 1; above the largest model it is the size in proportion.
+    Above the largest model they are its own, in proportion to the size.
     """
     costs = next((costs for costs in RECOVERIES if parameters <= costs.parameters), RECOVERIES[-1])
-    return costs, max(1.0, parameters / costs.parameters)
-
-
-def measured_as(costs: RecoveryCosts, factor: float) -> str:
-    """Whose costs these are."""
+    factor = max(1.0, parameters / costs.parameters)
     scaled = f", times {factor:.3g} for the size" if factor > 1 else ""
-    return f"as {costs.model}{scaled}, {RECOVERY_SOURCE}"
+    seconds = (factor * measured_s for measured_s in costs[2:])
+    source = f"as {costs.model}{scaled}, {RECOVERY_SOURCE}"
+    return RecoveryCosts(costs.model, costs.parameters, *seconds), source
 
 
 def resolve_preemption(written: PreemptionFile | None, parameters: int) -> Preemption:
     """As written, else Varuna's for a model of this size; checkpoints as often as costs least."""
-    costs, factor = measured_recovery(parameters)
-    usual = {
-        "restart": NODE_READY_S + costs.varuna_restart_s * factor,
-        "checkpoint": costs.varuna_checkpoint_s * factor,
-    }
+    costs, whose = measured_recovery(parameters)
+    restart_s = NODE_READY_S + costs.varuna_restart_s
+    usual = {"restart": restart_s, "checkpoint": costs.varuna_checkpoint_s}
     fields: dict[str, object] = dict(written or PreemptionFile())
     missing = [name for name in usual if fields[f"{name}_s"] is None]
     if missing:
-        source = f"Varuna's, {measured_as(costs, factor)}"
+        source = f"Varuna's, {whose}"
         if written is not None:
             source = f"{written.source}; {' and '.join(missing)} {source}"
         fields |= {f"{name}_s": usual[name] for name in missing}

@@ -12,7 +12,7 @@ from functools import cached_property, partial
 from formulations.errors import NoPlanError, PlannerError
 from formulations.fleet import Pipeline
 from formulations.instance import Instance
-from formulations.instance.instance import NODE_READY_S, measured_as, measured_recovery
+from formulations.instance.instance import NODE_READY_S, measured_recovery
 from formulations.units import ceil_div, ceil_ns
 from solver.fleets.designs import designs_of, fleet_sizes, fleet_templates, generator_for
 from solver.fleets.fleet import starting
@@ -43,19 +43,19 @@ def recovery_of_size(
     policy: PolicyName, parameters: int, in_flight: InFlight
 ) -> tuple[int, Recovery, str]:
     """Pause after a failure, in ns, the rules of `policy`, and where these figures come from."""
-    costs, factor = measured_recovery(parameters)
+    costs, source = measured_recovery(parameters)
     ready_ns = ceil_ns(NODE_READY_S)
     if policy == "ours":
         pause_s, recovery = costs.oobleck_s, Recovery(in_flight, None, ready_ns)
     elif policy == "restart":
-        time_ns = ceil_ns(costs.varuna_checkpoint_s * factor)
+        time_ns = ceil_ns(costs.varuna_checkpoint_s)
         checkpoints = Checkpoints(CHECKPOINT_EVERY_STEPS, time_ns)
         pause_s, recovery = costs.varuna_restart_s, Recovery(in_flight, checkpoints, ready_ns)
     else:
         fatal_ns = ceil_ns(FATAL_PAUSE_S)
         pause_s = costs.bamboo_rebalance_s
         recovery = Recovery("slowed", None, ready_ns, SLOWDOWN_PERCENT, fatal_ns)
-    return ceil_ns(pause_s * factor), recovery, measured_as(costs, factor)
+    return ceil_ns(pause_s), recovery, source
 
 
 class FleetPlanner:

@@ -147,9 +147,9 @@ def test_what_is_not_written_is_varunas() -> None:
     45 s until a node is ready and a restart of 701 s.
     """
     sizes = (1, 335_141_888, 335_141_889, LARGEST, 2 * LARGEST)
-    costs = [(cost.model, factor) for cost, factor in map(measured_recovery, sizes)]
-    smaller = [*((name, 1.0) for name in ("BERT-large", "BERT-large", "GPT-2", "GPT-3 6.7B"))]
-    assert costs == [*smaller, ("GPT-3 6.7B", 2.0)]
+    costs = [(cost.model, cost.oobleck_s) for cost, _ in map(measured_recovery, sizes)]
+    smaller = [("BERT-large", 2), ("BERT-large", 2), ("GPT-2", 2), ("GPT-3 6.7B", 10)]
+    assert costs == [*smaller, ("GPT-3 6.7B", 2 * 10)]
     usual = resolve_preemption(None, 2 * LARGEST)
     assert (usual.restart_s, usual.checkpoint_s) == (NODE_READY_S + 2 * 701, 2 * 120)
     assert usual.source.endswith(f"as GPT-3 6.7B, times 2 for the size, {RECOVERY_SOURCE}")
