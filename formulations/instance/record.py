@@ -11,7 +11,6 @@ import ast
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cached_property
 from inspect import cleandoc, getsource
 from itertools import accumulate, pairwise
 from textwrap import dedent
@@ -75,9 +74,8 @@ class Record(BaseModel):
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
         """A copy with other fields, which works out anew what follows from them."""
         copied = super().model_copy(update=update, deep=deep)
-        for name in [*copied.__dict__]:
-            if isinstance(getattr(type(copied), name, None), cached_property):
-                del copied.__dict__[name]
+        for name in copied.__dict__.keys() - type(copied).model_fields.keys():
+            del copied.__dict__[name]
         return copied
 
     def but(self, **fields: Any) -> Self:
