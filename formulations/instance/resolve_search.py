@@ -270,7 +270,7 @@ def _expert_split(given: Given, degrees: Sequence[int], split: bool) -> Sequence
     if fault and 1 in written:
         raise at.listed(written.index(1)).error(*fault)
     target = TARGETS[given.search.target]
-    alike = Demands(min(degrees), zero=1, splits_sequence=split)
+    alike = Demands(min(degrees), zero=1, sequence_parallel=split)
     for refusal in target.refused(given.workload, alike):
         if refusal.field == "expert_tensor_parallel" and 1 not in written:
             problem = f"tp, with the target {target.name}, {refusal.reason}"

@@ -42,20 +42,20 @@ class Rule(NamedTuple):
 
 
 class Demands(NamedTuple):
-    """What a configuration asks for that only goes together with some of the rest.
+    """What a configuration asks for, by fields of `search`, that only goes with some of the rest.
 
-    tp: GPUs of its widest tensor groups. copied: do several GPUs have the same tensors, which ZeRO
-    may split? splits_sequence: do all of its tensor groups?
+    tensor_parallel: GPUs of its widest tensor groups. copied: do several GPUs have the same
+    tensors, which ZeRO may split? sequence_parallel: do all tensor groups split the sequence?
     """
 
-    tp: int
-    pp: int = 1
-    cp: int = 1
-    ep: int = 1
-    etp: ExpertSplit = "tp"
+    tensor_parallel: int
+    pipeline_parallel: int = 1
+    context_parallel: int = 1
+    expert_parallel: int = 1
+    expert_tensor_parallel: ExpertSplit = "tp"
     zero: int = 0
     copied: bool = True
-    splits_sequence: bool = False
+    sequence_parallel: bool = False
 
     @property
     def sharded(self) -> bool:
@@ -94,14 +94,6 @@ class Clash(NamedTuple):
     when: Mapping[str, object]
     reason: str
     instead: tuple[object, ...] = ()
-
-
-#: Fields of `search` that clash, and what of `Demands` they are.
-_DEMANDED = {
-    **{"tensor_parallel": "tp", "pipeline_parallel": "pp", "context_parallel": "cp"},
-    **{"expert_parallel": "ep", "expert_tensor_parallel": "etp", "zero": "zero"},
-    "sequence_parallel": "splits_sequence",
-}
 
 
 @dataclass(frozen=True)
@@ -159,15 +151,15 @@ class Launcher:
 
     def most_stages(self, workload: Workload) -> int | None:
         """Pipeline stages that it can run at most; None: any number."""
-        refusals = self.refused(workload, Demands(tp=1, pp=2))
+        refusals = self.refused(workload, Demands(1, pipeline_parallel=2))
         return 1 if any(refusal.field == "pipeline_parallel" for refusal in refusals) else None
 
     def refused(self, workload: Workload, demands: Demands) -> Iterator[Refusal]:
         """What of a configuration does not go together, beside rules about single fields."""
-        sizes = ("tp", "pp", "cp", "ep")
+        degrees = zip(demands._fields[:4], demands[:4], strict=True)  # those of groups of GPUs
         facts: dict[str, object] = {
             **demands._asdict(),
-            **{name: "several" if getattr(demands, name) > 1 else "one" for name in sizes},
+            **{name: "several" if degree > 1 else "one" for name, degree in degrees},
             "sharded": demands.sharded,
             "shared_vocabulary": workload.tied_embeddings or workload.mtp_layers > 0,
             "experts": workload.experts > 0,
@@ -178,7 +170,7 @@ class Launcher:
         }
         for clash in self.clashes:
             if all(facts[name] in listed(values) for name, values in clash.when.items()):
-                value = getattr(demands, _DEMANDED[clash.field])
+                value = getattr(demands, clash.field)
                 yield Refusal(clash.field, value, clash.reason, clash.instead)
 
 

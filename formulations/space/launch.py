@@ -122,14 +122,14 @@ def _unlike(instance: Instance, plan: Plan, target: str) -> list[Refusal]:
 
 def _demands(instance: Instance, config: Configuration, zero: int) -> Demands:
     return Demands(
-        tp=config.widest_tp,
-        pp=config.pp,
-        cp=config.cp,
-        ep=config.ep,
-        etp=config.etp or "tp",
+        tensor_parallel=config.widest_tp,
+        pipeline_parallel=config.pp,
+        context_parallel=config.cp,
+        expert_parallel=config.ep,
+        expert_tensor_parallel=config.etp or "tp",
         zero=zero,
         copied=config.has_copies,
-        splits_sequence=all(
+        sequence_parallel=all(
             instance.splits_sequence(degrees.tp) for degrees in config.degrees_used
         ),
     )

@@ -106,7 +106,7 @@ def mesh_fault(
     few, many = sorted((first.parts, degrees.parts))
     if last and zero and many % few:
         return "where with ZeRO 1 parts of first or last stage divide the other's"
-    demands = Demands(degrees.tp, zero=zero, splits_sequence=splits)
+    demands = Demands(degrees.tp, zero=zero, sequence_parallel=splits)
     refusals = TARGETS["flagscale"].refused(instance.workload, demands)
     return next((refusal.reason for refusal in refusals), None)
 
