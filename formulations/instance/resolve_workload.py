@@ -56,9 +56,6 @@ class WorkloadFile(Section):
     bit."""
 
 
-_GRADIENT_BYTES = {"fp32": 4, "fp16": 2, "bf16": 2}
-
-
 class CatalogueEntry(Record):
     """A published architecture with the sequence length and batch it is usually trained with."""
 
@@ -126,7 +123,7 @@ def resolve_workload(
             sequence_length=length,
             global_batch=batch,
             precision=written.precision,
-            gradient_bytes=_GRADIENT_BYTES[written.gradient_precision],
+            gradient_bytes=4 if written.gradient_precision == "fp32" else 2,
             flash_attention=flash_attention,
             optimizer_state=written.optimizer_state,
             fused_cross_entropy=written.fused_cross_entropy,
