@@ -156,9 +156,6 @@ class Profile(Record):
         return seconds, origin
 
 
-_SECONDS_PER_MS = 1e-3
-
-
 def leaves(table: Mapping[Any, Any]) -> Iterator[tuple[tuple[Any, ...], Any]]:
     """Keys and value of every entry of a table of tables, in order."""
     for key, value in table.items():
@@ -196,7 +193,7 @@ def resolve_profile(written: WrittenProfile, kinds: list[str]) -> Profile:
         if len(times) > 2 and times[2] > times[1]:
             problem = f"{times[2]} ms of weight gradients"
             raise place.error(problem, f"at most {times[1]}, the backward")
-        forward_s, backward_s, weight_s = [*(ms * _SECONDS_PER_MS for ms in times), None][:3]
+        forward_s, backward_s, weight_s = [*(1e-3 * ms for ms in times), None][:3]
         passes = {"forward_s": forward_s, "backward_s": backward_s, "weight_s": weight_s}
         entries.append(ProfileEntry(kind=kind, gpu=gpu, tp=tp, micro_batch=b, **passes))
     return Profile(

@@ -34,6 +34,7 @@ from formulations.instance.workload import ExpertSplit, OptimizerState, Workload
 _FIRST_EXCHANGING = 2  # ZeRO stage that exchanges gradients with every micro-batch
 #: Pieces of a sequence per GPU that shares it: one from each end (formulations.costs.context).
 PIECES = 2
+_UP_TO_A_NODE = "1 to {}, the GPUs of the largest node"
 
 
 def first_broken(*rules: tuple[object, str, str]) -> Fault | None:
@@ -184,18 +185,13 @@ def _tensor_degrees(given: Given, profile: Profile | None) -> Sequence[int]:
         indivisible = f"{tp} does not divide the {heads} {kind} heads"
         unfilled = f"{named}, which fill no node of {_either(sizes)}"
         return first_broken(
-            (tp > largest, f"{named}, larger than every node", _up_to_a_node(given.cluster)),
+            (tp > largest, f"{named}, larger than every node", _UP_TO_A_NODE.format(largest)),
             (heads % tp, indivisible, f"{divisors} {largest}"),
             (all(n % tp for n in sizes), unfilled, f"divisors of {_either(sizes)}"),
         )
 
     given.check("tensor_parallel", fault)
     return given.search.tensor_parallel
-
-
-def _up_to_a_node(cluster: Cluster) -> str:
-    largest = max(group.gpus_per_node for group in cluster.groups)
-    return f"1 to {largest}, the GPUs of the largest node"
 
 
 def _sequence_parallel(given: Given, degrees: Sequence[int]) -> bool:
@@ -288,7 +284,7 @@ def context_fault(workload: Workload, cluster: Cluster, profiled: bool, cp: int)
     encodes = any(run.layer.output_tensors > 1 for run in workload.layer_runs)
     pieces = f"{cp} GPUs take {PIECES} pieces each of a sequence of {tokens} tokens"
     return first_broken(
-        (cp > largest, f"{named}, more than any node has", _up_to_a_node(cluster)),
+        (cp > largest, f"{named}, more than any node has", _UP_TO_A_NODE.format(largest)),
         (profiled, f"{cp}, of which a profile says nothing", "1, or no profile"),
         (not workload.flash_attention, f"{named} without flash attention", remedy),
         (encodes, f"{named} of an encoder-decoder", "1"),
