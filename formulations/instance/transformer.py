@@ -275,10 +275,6 @@ def _embedding(sizes: TransformerSizes, s: int) -> Part:
     return part + _norms(sizes, s) if sizes.embedding_norm else part
 
 
-#: Kernels of BERT's masked-token transform: matrix product with bias, activation, norm.
-TRANSFORM_KERNELS = 3
-
-
 def _head(sizes: TransformerSizes, s: int, flash: bool, fused: bool) -> Part:
     """Final norms, projection to the vocabulary and loss.
 
@@ -294,11 +290,11 @@ def _head(sizes: TransformerSizes, s: int, flash: bool, fused: bool) -> Part:
         next_sentence = (2 * h + 2) * sizes.pooler
         replicated = h * h + h + _norms(sizes, 1)["replicated_parameters"] + next_sentence
         matrix = 0 if sizes.tied_embeddings else v * h
-        part += memory_kernels(TRANSFORM_KERNELS - 1) + Part(
+        part += memory_kernels(2) + Part(  # the transform's activation and norm
             sharded_parameters=v,
             replicated_parameters=replicated,
             unpublished_parameters=0 if sizes.published_head else v + replicated + matrix,
-            kernels=1,
+            kernels=1,  # its matrix product with bias
             replicated_activation_bytes=3 * 2 * s * h,
         )
     for _ in range(sizes.mtp_layers):
