@@ -61,7 +61,6 @@ BETWEEN_ZONES = ZoneLink(bandwidth_bytes_per_s=5e8, latency_s=1e-3)
 def equal_nodes(
     nodes: int,
     gpus: int,
-    tp: int,
     dp: int,
     pp: int,
     tied: bool = False,
@@ -91,7 +90,7 @@ def equal_nodes(
         search=SearchSpace(embedding_only_stages=True),
     )
     nodes_used = (1,) * nodes if zones else (nodes,)
-    degrees = (Degrees(tp=tp, cp=cp),) * len(nodes_used)
+    degrees = (Degrees(tp=1, cp=cp),) * len(nodes_used)
     tables = build_tables(instance, plain_config(nodes_used, degrees=degrees, dp=dp, pp=pp))
     size = tables.gradient_bytes * 0 + 10**7
     return replace(tables, gradient_bytes=size, parameter_bytes=size // 2)

@@ -29,7 +29,7 @@ def test_bug_weighted_sums_wait_for_the_attention() -> None:
 
     Of 8 MB of queries and as many of keys and values a quarter each of three quarters, at 1 GB/s.
     """
-    base = equal_nodes(1, 8, 1, 1, 1).instance
+    base = equal_nodes(1, 8, 1, 1).instance
     attention = layer("block", 1, 0, 0).but(key_value_bytes=8 * 10**6, query_bytes=8 * 10**6)
     (group,) = base.cluster.groups
     group = group.but(intra_node=Link(bandwidth_bytes_per_s=1e9, latency_s=1e-6))

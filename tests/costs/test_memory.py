@@ -35,7 +35,7 @@ def test_bytes_are_the_recorded_ones() -> Cases:
 
 def test_equal_layers_count_each_in_what_a_step_may_keep() -> None:
     """2048 of 1 PiB, of each of four sequences, are more than 1024 PiB."""
-    tables = equal_nodes(1, 1, 1, 1, 1)
+    tables = equal_nodes(1, 1, 1, 1)
     block = layer("block", 1, 0, 1 << 50)
     runs = LayerRun(layer=block, count=2047), LayerRun(layer=block, count=1)
     with pytest.raises(InstanceError, match="PiB for one replica"):

@@ -40,5 +40,5 @@ def test_costs_of_drawn_orders_are_the_recorded_ones() -> Cases:
 
 def test_bug_gpus_that_share_sequences_reduce_the_tied_matrix_each() -> None:
     """Two context GPUs of one replica share the nodes' links as two replicas do."""
-    costs = Placer(equal_nodes(2, 2, 1, 1, 2, tied=True, cp=2)).costs([0, 0])
+    costs = Placer(equal_nodes(2, 2, 1, 2, tied=True, cp=2)).costs([0, 0])
     assert costs.embedding_ns == 2 * 4_096_000 + 20_000

@@ -64,7 +64,7 @@ def test_rounding_of_random_plans_stays_below_the_bound(seeds: Sequence[int]) ->
 
 
 def test_replicas_alike_recompute_alike() -> None:
-    tables = equal_nodes(1, 2, 1, 2, 1)
+    tables = equal_nodes(1, 2, 2, 1)
     instance, config = tables.instance, tables.config
     choose = StageCosts(tables).recomputed
     plan = uniform_plan(instance, config, [0], (0, tables.num_layers), (1, 1), choose)

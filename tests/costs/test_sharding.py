@@ -45,10 +45,10 @@ def test_exchanges_are_the_recorded_ones() -> Cases:
     # stages of 10 ranks that straddle nodes of 6; a layer without experts
     straddling = plain_config((5,), dp=10, pp=3, ep=2)
     sizes = np.array([[1_000_000], [0]], dtype=np.int64)
-    rings = sharding.expert_rings_ns(equal_nodes(5, 6, 1, 1, 1).instance, straddling, 2, sizes)
+    rings = sharding.expert_rings_ns(equal_nodes(5, 6, 1, 1).instance, straddling, 2, sizes)
     yield "straddling", rings.tolist()
     # two shard groups of four replicas reduce their shards among themselves, of parameters nothing
-    instance = equal_nodes(4, 2, 1, 8, 1).instance
+    instance = equal_nodes(4, 2, 8, 1).instance
     for groups in (1, 2):
         grouped = plain_config((4,), dp=8, zero=3, optimizer_instances=groups)
         members = members_of(instance, grouped)

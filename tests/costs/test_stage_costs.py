@@ -82,7 +82,7 @@ def test_stages_are_the_recorded_ones(schedule: str) -> Cases:
 
 
 def test_what_fills_a_gpu_to_the_last_byte_fits() -> None:
-    tables = equal_nodes(2, 2, 1, 2, 2)
+    tables = equal_nodes(2, 2, 2, 2)
     need = sum(memory_parts(tables, [(0, 4)], 0, 0, 1, [least_recomputed(tables, (0, 4))]))
     for room in (need, need - 1):
         stages = StageCosts(replace(tables, capacity_bytes=np.array([room])))

@@ -32,7 +32,7 @@ def test_bug_encoder_boundaries_are_charged_one_tensor() -> None:
     On three nodes of one GPU; sequences of 500 tokens, so a tensor is 2 x 500 x 512 bytes. Over 1
     GB/s they are 512 us, and 10 us of latency.
     """
-    plain = equal_nodes(3, 1, 1, 1, 3)
+    plain = equal_nodes(3, 1, 1, 3)
     workload = build_workload(SMALL, name="t5", source="test", sequence_length=500, global_batch=4)
     instance = plain.instance.but(workload=workload)
     for cuts, second_ns in (((0, 2, 3, 6), 522_000), ((0, 3, 4, 6), 1_034_000)):
@@ -45,7 +45,7 @@ def test_bug_ring_over_four_zones_went_in_the_order_of_their_names(zones: str) -
     """A ring over w, x, y, z shares the link between w and y, whatever is named first."""
     assert len(transfers.neighbours([3, 1, 0, 2, 1])) == 6
     # 2 rings x 2 x 3/4 x 10 MB / (0.5 GB/s x 0.5) = 120 ms.
-    costs = Placer(equal_nodes(8, 1, 1, 4, 2, zones=zones)).costs(range(8))
+    costs = Placer(equal_nodes(8, 1, 4, 2, zones=zones)).costs(range(8))
     assert costs.sync_ns[:, 0].tolist() == [120_000_000] * 2
 
 

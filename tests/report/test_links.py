@@ -53,7 +53,7 @@ def test_links_are_named_with_what_crosses() -> Cases:
     """
     for zones, dp, pp, vpp in (("xyxy", 2, 2, 1), ("xyzx", 1, 4, 1), ("xy", 1, 2, 2)):
         links = {"zx": SLOW} if {"x", "z"} <= set(zones) else {}
-        tables = equal_nodes(len(zones), 1, 1, dp, pp, zones=zones, own=links)
+        tables = equal_nodes(len(zones), 1, dp, pp, zones=zones, own=links)
         schedule = "interleaved" if vpp > 1 else "1f1b"
         config = tables.config.but(vpp=vpp, schedule=schedule)
         tables = build_tables(tables.instance, config)

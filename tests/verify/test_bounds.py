@@ -94,7 +94,7 @@ def test_the_least_ring_between_zones() -> None:
     More nodes take more steps, the other links half as much time again.
     """
     faster = ZoneLink(bandwidth_bytes_per_s=1e9, latency_s=1e-3, source="test")
-    tables = equal_nodes(nodes=4, gpus=1, tp=1, dp=4, pp=1, zones="xyzz", own={"xz": faster})
+    tables = equal_nodes(nodes=4, gpus=1, dp=4, pp=1, zones="xyzz", own={"xz": faster})
     assert prover_of(tables).spanning_ns(tables.config) == 80_000 + 2_000_000 + 56
 
 
