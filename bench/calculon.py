@@ -32,7 +32,7 @@ from formulations.instance import Instance
 from formulations.instance.load import load_instance
 from formulations.instance.workload import Recompute
 from formulations.plan import Configuration, Plan, uniform_degrees
-from formulations.schedules.interleaved import sizes_of_groups
+from formulations.schedules.operations import sizes_of_groups
 from formulations.units import GIB, NANOSECONDS_PER_SECOND
 from solver.simulate import step_time_ns
 

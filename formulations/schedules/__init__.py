@@ -1,4 +1,5 @@
 """Pipeline schedules: fixed operation orders, the graphs they induce, and paths of these graphs.
 
-A schedule is one module with its order, and an entry of `registry` with what it states of itself.
+A schedule is two functions of `operations`, and an entry of `registry` with what it states of
+itself.
 """

@@ -9,8 +9,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from formulations.instance.search import Chunking, ScheduleName
-from formulations.schedules import gpipe, interleaved, one_f_one_b, zb_h1
-from formulations.schedules.operations import Kind, Missed, Order
+from formulations.schedules.operations import (
+    Kind,
+    Missed,
+    Order,
+    gpipe,
+    gpipe_missed,
+    interleaved,
+    interleaved_missed,
+    one_f_one_b,
+    one_f_one_b_missed,
+    zb_h1,
+    zb_h1_missed,
+)
 
 
 @dataclass(frozen=True)
@@ -38,10 +49,10 @@ class Schedule:
 _SETTLED = 4
 
 SCHEDULES: dict[ScheduleName, Schedule] = {
-    "1f1b": Schedule(one_f_one_b.order, one_f_one_b.missed, turns=True, prefixes=True),
-    "gpipe": Schedule(gpipe.order, gpipe.missed, prefixes=True, settles=False),
-    "interleaved": Schedule(interleaved.order, interleaved.missed, interleaves=True),
-    "zb-h1": Schedule(zb_h1.order, zb_h1.missed, splits_backward=True),
+    "1f1b": Schedule(one_f_one_b, one_f_one_b_missed, turns=True, prefixes=True),
+    "gpipe": Schedule(gpipe, gpipe_missed, prefixes=True, settles=False),
+    "interleaved": Schedule(interleaved, interleaved_missed, interleaves=True),
+    "zb-h1": Schedule(zb_h1, zb_h1_missed, splits_backward=True),
 }
 
 

@@ -64,7 +64,7 @@ from formulations.costs.compute import LayerTimes
 from formulations.costs.intervals import sums_before
 from formulations.instance import Instance
 from formulations.plan import Configuration
-from formulations.schedules.interleaved import forwards_before_return
+from formulations.schedules.operations import forwards_before_return
 from formulations.schedules.registry import SCHEDULES
 from solver.bounds.placement_independent import ConfigColumns, send_ns, tails, tied_ns
 from solver.graph.problem import Array, Mask, Numbers

@@ -1,9 +1,17 @@
 """What devices do by a schedule, in the words of the literature, and what its closed forms say."""
 
+from itertools import product
+
 import numpy as np
+import pytest
 
 from formulations.instance.search import ScheduleName
-from formulations.schedules.operations import Kind, Operation
+from formulations.schedules.operations import (
+    Kind,
+    Operation,
+    forwards_before_return,
+    sizes_of_groups,
+)
 from formulations.schedules.registry import SCHEDULES, device_order
 from tests.recorded import as_recorded, digest
 from tests.recursion import operations
@@ -62,3 +70,81 @@ def test_operations_are_named_as_in_the_literature() -> None:
     assert words("zb-h1", 1, 0, 2) == "F0 B0 W0 F1 B1 W1"
     assert sorted(Kind) == [Kind.FORWARD, Kind.BACKWARD, Kind.WEIGHT]
     assert Operation(Kind.WEIGHT, 1, 2) > Operation(Kind.BACKWARD, 3, 4)
+
+
+def test_gpipe_runs_all_forwards_first() -> None:
+    """On every device; latency paths miss nothing."""
+    assert words("gpipe", 2, 1, 3) == "F0 F1 F2 B0 B1 B2"
+    check_devices("gpipe")
+    check_recorded("gpipe")
+
+
+def test_three_stages_of_1f1b() -> None:
+    """Stage k of 3 warms up with 2 - k forwards (PipeDream; Narayanan et al. 2021, figure 4)."""
+    assert words("1f1b", 3, 0, 4) == "F0 F1 F2 B0 F3 B1 B2 B3"
+    assert words("1f1b", 3, 1, 4) == "F0 F1 B0 F2 B1 F3 B2 B3"
+    assert words("1f1b", 3, 2, 4) == "F0 B0 F1 B1 F2 B2 F3 B3"
+
+
+def test_order_of_1f1b_and_what_paths_miss() -> None:
+    """At most p - k micro-batches are in flight; a warm-up longer than the batch is the batch."""
+    check_devices("1f1b")
+    check_recorded("1f1b")
+
+
+def test_four_stages_of_zb_h1() -> None:
+    """Stage k puts off k weight gradients (Qi et al., ICLR 2024, figure 2, top)."""
+    assert words("zb-h1", 4, 0, 5) == "F0 F1 F2 F3 B0 W0 F4 B1 W1 B2 W2 B3 W3 B4 W4"
+    assert words("zb-h1", 4, 1, 5) == "F0 F1 F2 B0 F3 B1 W0 F4 B2 W1 B3 W2 B4 W3 W4"
+    assert words("zb-h1", 4, 3, 5) == "F0 B0 F1 B1 F2 B2 F3 B3 W0 F4 B4 W1 W2 W3 W4"
+
+
+def test_order_of_zb_h1_and_what_paths_miss() -> None:
+    """A B is followed by the oldest W once more than k wait, or than there are pairs."""
+    check_devices("zb-h1")
+    check_recorded("zb-h1")
+
+
+SIZES = [(p, v, m * p, p) for p, v, m in product((2, 3, 4), (2, 3), (1, 2, 5))]
+#: Groups that leave none, p, or more micro-batches to the last one.
+SIZES += [(p, v, m, p + n) for p, v, m in product((2, 3), (2, 3), (7, 8, 12)) for n in (1, 2, 4)]
+SIZES = [size for size in SIZES if sizes_of_groups(size[0], size[2], [size[3]])]
+
+
+@pytest.mark.parametrize(("p", "v", "m", "group"), SIZES)
+def test_megatrons_order(p: int, v: int, m: int, group: int) -> None:
+    """Groups of micro-batches through all chunks (Narayanan et al. 2021, figure 4).
+
+    Forwards before the first backward are those of the chunk with most of them.
+    """
+    counted = []
+    for device in range(p):
+        check_device("interleaved", p, device, m, v, group)
+        order = list(device_order("interleaved", p, device, m, v, group))
+        first = next(i for i, operation in enumerate(order) if operation.kind == Kind.BACKWARD)
+        stages = [operation.stage for operation in order[:first]]
+        counted.append(max(map(stages.count, stages)))
+    assert forwards_before_return(p, np.arange(p), m, v, group).tolist() == counted
+
+
+def test_table_of_megatron_core() -> None:
+    """Its example of PP 2, N 3, 5 micro-batches, VP 2 (schedules.py), of the first device.
+
+    Five are forward when the first comes back: 2 (p - 1) + N of the warm-up, less or more none.
+    """
+    order = list(device_order("interleaved", 2, 0, 5, 2, 3))
+    forwards = [one for one in order if one.kind == Kind.FORWARD]
+    assert [one.micro_batch for one in forwards] == [0, 1, 2, 0, 1, 2, 3, 4, 3, 4]
+    assert [one.stage // 2 for one in forwards] == [0, 0, 0, 1, 1, 1, 0, 0, 1, 1]
+    assert [one.kind for one in order[:7]] == [Kind.FORWARD] * 6 + [Kind.BACKWARD]
+
+
+def test_groups_are_what_megatron_core_takes() -> None:
+    """With 3 stages and 11 micro-batches: 4 leave 3, 5 leave 1, 6 leave 5, 9 leave 2."""
+    allowed = [4, 6, 7, 8, 11]
+    assert sizes_of_groups(3, 11, range(2, 13)) == allowed
+    assert sizes_of_groups(3, 12, [None, 3, 4, 4]) == [None, 4]
+
+
+def test_interleaved_orders_are_the_recorded_ones() -> None:
+    check_recorded("interleaved")

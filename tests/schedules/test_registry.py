@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 from formulations.instance.search import ScheduleName
 from formulations.schedules import registry
 from formulations.schedules.graph import schedule_graph
-from formulations.schedules.interleaved import sizes_of_groups
-from formulations.schedules.operations import Kind
+from formulations.schedules.operations import Kind, sizes_of_groups
 from formulations.schedules.registry import device_order, held, in_flight, stage_moments
 from solver.simulate import Times, simulate
 from tests.recorded import Cases, recorded
