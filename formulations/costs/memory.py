@@ -32,10 +32,8 @@ from formulations.costs.magnitude import check_memory
 from formulations.instance import Instance, Workload
 from formulations.instance.workload import Recompute, padded_vocabulary
 from formulations.plan import Configuration, Degrees, Recomputed
-from formulations.schedules.registry import Held
+from formulations.schedules.registry import Moments
 from formulations.units import ceil_div
-
-Moments = tuple[tuple[int, int], ...]  #: see `formulations.schedules.stage_moments`
 
 
 class MemoryParts(NamedTuple):
@@ -84,7 +82,7 @@ class LayerMemory:
     def parts(
         self,
         layers: Sequence[tuple[int, int]],
-        moments: Held,
+        moments: Moments,
         is_block: Mask,
         recomputed: Sequence[Recomputed],
     ) -> MemoryParts:
@@ -101,7 +99,7 @@ class LayerMemory:
             activations.append(int(activation.sum()))
             workspaces.append(int(workspace.max(initial=0)))
         put_off = int(self.put_off_bytes[on_gpu].sum())
-        kept = int((moments.whole @ np.array(activations) + moments.put_off * put_off).max())
+        kept = int((np.array(moments) @ [*activations, put_off]).max())
         return MemoryParts(
             weights_bytes=int(self.weights_bytes[on_gpu].sum()),
             gradients_bytes=int(self.gradients_bytes[on_gpu].sum()),
@@ -240,18 +238,19 @@ class HeldBytes:
         """Per way [n, n] largest workspace of layers [start, end)."""
         return [interval_maxima(way.workspace_bytes) for way in self.memory.kept]
 
-    def need(self, way: int, moments: Held, start: Array, end: Array) -> Array:
+    def need(self, way: int, moments: Moments, start: Array, end: Array) -> Array:
         """[N] bytes of devices with chunks [v, N] that all recompute in a way, at their fullest."""
         need: Array = (self.static[end] - self.static[start]).sum(axis=0)
         need += self.kept(self.activation[way], moments, start, end)
         need += self.largest[way][start, end].max(axis=0)
         return need
 
-    def kept(self, kept: Array, moments: Held, start: Array, end: Array) -> Array:
+    def kept(self, kept: Array, moments: Moments, start: Array, end: Array) -> Array:
         """[N] bytes of activations at the fullest moment; kept: [n] before each boundary."""
-        activations: Array = moments.whole[:, : len(start)] @ (kept[end] - kept[start])
-        if moments.put_off.any():
+        counts = np.array(moments)
+        activations = counts[:, : len(start)] @ (kept[end] - kept[start])
+        if counts[:, -1].any():
             waiting = (self.put_off[end] - self.put_off[start]).sum(axis=0)
-            activations = activations + moments.put_off[:, None] * waiting
+            activations = activations + counts[:, -1:] * waiting
         largest: Array = activations.max(axis=0)
         return largest

@@ -32,11 +32,11 @@ from functools import cached_property
 import numpy as np
 
 from formulations.costs.intervals import Mask, sums_before
-from formulations.costs.memory import HeldBytes, MemoryParts, Moments
+from formulations.costs.memory import HeldBytes, MemoryParts
 from formulations.costs.tables import Array, CostTables
 from formulations.instance.workload import Recompute
 from formulations.plan import Recomputed
-from formulations.schedules.registry import Held, held, stage_moments
+from formulations.schedules.registry import Moments, held, stage_moments
 
 
 def least_recomputed(tables: CostTables, layers: tuple[int, int]) -> Recomputed:
@@ -237,7 +237,7 @@ class StageCosts:
         extra, blocks = self._in_all_blocks(0, group, moments, start, end)
         way = np.zeros_like(extra)
         least_bytes = sums.static[end] - sums.static[start]
-        least_bytes += sums.kept(sums.least_kept, held_by(moments), start[None], end[None])
+        least_bytes += sums.kept(sums.least_kept, moments, start[None], end[None])
         without = np.flatnonzero((extra >= NEVER) & (least_bytes <= room))
         if len(self.ways) == 1 or not len(without):
             return np.stack([extra, way, blocks])
@@ -256,7 +256,7 @@ class StageCosts:
         self, way: int, group: int, moments: Moments, start: Array, end: Array
     ) -> tuple[Array, Array]:
         """Backward ns beyond the least, and blocks, if a way is taken for all blocks."""
-        need = self._held[group].need(way, held_by(moments), start[None], end[None])
+        need = self._held[group].need(way, moments, start[None], end[None])
         extra = self._extra[way][:, group]
         time = np.where(need <= self._room(group), extra[end] - extra[start], NEVER)
         recomputes = self.ways[way] != "none"
@@ -294,9 +294,3 @@ class StageCosts:
         extra, ends = self._extra[way][:, group], np.minimum(last, end)
         time = np.where(last <= end, extra[ends] - extra[start], NEVER)
         return time, self.tables.num_blocks(start, ends)
-
-
-def held_by(moments: Moments) -> Held:
-    """What a stage with a device to itself holds at these moments."""
-    in_flight, put_off = np.array(moments, dtype=np.int64).T
-    return Held(in_flight[:, None], put_off)

@@ -29,7 +29,7 @@ from formulations.instance import Instance, Link, NodeGroup
 from formulations.instance.search import ScheduleName
 from formulations.node_sharing import NodeSplit, is_power_of_two
 from formulations.plan import Configuration, uniform_degrees
-from formulations.schedules.registry import Held, in_flight
+from formulations.schedules.registry import in_flight
 from formulations.units import ceil_ns, powers_of_two
 
 
@@ -114,9 +114,9 @@ def template_costs(instance: Instance, strategy: Strategy, template: Template) -
         return np.array(each, dtype=np.int64)
 
     def memory(in_flight: int) -> Array:
-        moments = Held(whole=np.array([[in_flight]]), put_off=np.array([0]))
         parts = [
-            t.memory[j].parts([s.layers], moments, t.is_block, [s.recomputed]) for t, j, s in placed
+            t.memory[j].parts([s.layers], ((in_flight, 0),), t.is_block, [s.recomputed])
+            for t, j, s in placed
         ]
         return np.array([sum(by_use) for by_use in parts], dtype=np.int64)
 

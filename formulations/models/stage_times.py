@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from formulations.costs.memory import LayerMemory, Moments
+from formulations.costs.memory import LayerMemory
 from formulations.costs.stage_costs import NEVER, StageCosts
 from formulations.costs.tables import Array
 from formulations.models.layer_to_stage import Split
@@ -20,9 +20,7 @@ from formulations.models.microbatches import Shares
 from formulations.models.model import Literal, Model, Row, Term, negated, total_of, weighted
 from formulations.models.node_order import Order
 from formulations.plan import Configuration
-from formulations.schedules.registry import held
-
-Moment = tuple[int, ...]  #: [v + 1] whole micro-batches per chunk, and those put off
+from formulations.schedules.registry import Moments, held
 
 
 class Run(NamedTuple):
@@ -46,17 +44,15 @@ def least_runs(extra_ns: Array) -> list[Run]:
 
 def _first_moments(
     config: Configuration, device: int, shares: Sequence[int]
-) -> Iterator[tuple[int, Moment]]:
+) -> Iterator[tuple[int, tuple[int, ...]]]:
     """The least share with which a device comes to each of its fullest moments.
 
     shares: ascending. With more micro-batches a device comes to all moments that it comes to with
     fewer, or to fuller ones.
     """
-    seen: set[Moment] = set()
+    seen = set[tuple[int, ...]]()
     for m in shares:
-        peaks = held(config.schedule, config.pp, device, m, *config.chunking)
-        for counts, put_off in zip(peaks.whole.tolist(), peaks.put_off.tolist(), strict=True):
-            moment = (*counts, put_off)
+        for moment in held(config.schedule, config.pp, device, m, *config.chunking):
             if moment not in seen:
                 seen.add(moment)
                 yield m, moment
@@ -180,7 +176,7 @@ class StageTimes:
         """(2) Every slot of a device with several chunks, for every moment and way there may be."""
         config, memory = self.tables.config, self.tables.memory
         workspaces: dict[tuple[int, int], Term] = {}
-        needs: dict[tuple[Moment, int, int], Term] = {}
+        needs: dict[tuple[tuple[int, ...], int, int], Term] = {}
         for replicas in self._alike:
             r = replicas[0]
             for m, moment in _first_moments(config, device, self.shares.choices(r)):
@@ -198,7 +194,9 @@ class StageTimes:
                         room = int(self.tables.capacity_bytes[j])
                         self.model.at_most(2, needs[key], room, owner, taken, reached)
 
-    def _chunk_bytes(self, memory: LayerMemory, moment: Moment, way: int, device: int) -> Term:
+    def _chunk_bytes(
+        self, memory: LayerMemory, moment: Sequence[int], way: int, device: int
+    ) -> Term:
         """Bytes of all layers of a device at a moment, static ones too."""
         waiting = memory.static_bytes + moment[-1] * memory.put_off_bytes
         stages = self.tables.config.stages_of(device)

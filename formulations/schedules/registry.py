@@ -1,6 +1,6 @@
 """All schedules, and what each states of itself; what one does not state, nobody assumes."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain
@@ -73,16 +73,10 @@ def as_array(operations: Order) -> NDArray[np.int64]:
     return np.fromiter(chain.from_iterable(operations), dtype=np.int64).reshape(-1, 3)
 
 
-@dataclass(frozen=True)
-class Held:
-    """Micro-batches whose activations a device holds at once.
-
-    Moments H, such that no other has more of everything. whole: [H, v] between forward and
-    backward, per chunk. put_off: [H] those that wait for their weight gradients alone.
-    """
-
-    whole: NDArray[np.int64]
-    put_off: NDArray[np.int64]
+#: Micro-batches whose activations are held at once, at moments such that no other has more of
+#: everything: those between forward and backward, per chunk, then those that wait for their weight
+#: gradients alone.
+Moments = tuple[tuple[int, ...], ...]
 
 
 def held(
@@ -92,7 +86,7 @@ def held(
     micro_batches: int,
     chunks: int = 1,
     group: int | None = None,
-) -> Held:
+) -> Moments:
     """What a device holds at its fullest moments."""
     together = group or num_devices
     enough = _SETTLED * together * chunks + micro_batches % together
@@ -104,14 +98,12 @@ def held(
 @lru_cache(maxsize=4096)
 def _held(
     schedule: ScheduleName, num_devices: int, device: int, micro_batches: int, chunking: Chunking
-) -> Held:
+) -> Moments:
     ops = as_array(device_order(schedule, num_devices, device, micro_batches, *chunking))
     chunk = (ops[:, 1] // num_devices)[:, None] == np.arange(chunking[0])
     forward, backward, weight = (np.cumsum(chunk & (ops[:, :1] == kind), axis=0) for kind in Kind)
     waiting = (backward - weight) * SCHEDULES[schedule].splits_backward
-    moments = np.column_stack([forward - backward, waiting.sum(axis=1)])
-    rows = _maximal(moments)
-    return Held(rows[:, :-1], rows[:, -1])
+    return _maximal(np.column_stack([forward - backward, waiting.sum(axis=1)]).tolist())
 
 
 @lru_cache(maxsize=4096)
@@ -122,20 +114,18 @@ def stage_moments(
     micro_batches: int,
     chunks: int = 1,
     group: int | None = None,
-) -> tuple[tuple[int, int], ...]:
-    """What a virtual stage holds at its fullest moments: whole micro-batches, and put off ones."""
+) -> Moments:
+    """What a virtual stage holds at its fullest moments: as of a device with this chunk alone."""
     chunk, device = divmod(stage, num_devices)
     moments = held(schedule, num_devices, device, micro_batches, chunks, group)
-    pairs = np.column_stack([moments.whole[:, chunk], moments.put_off])
-    return tuple((int(a), int(b)) for a, b in _maximal(pairs))
+    return _maximal((moment[chunk], moment[-1]) for moment in moments)
 
 
-def _maximal(rows: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Distinct rows, in order, that no other row is at least as large as in all components."""
-    rows = np.array(sorted({*map(tuple, rows.tolist())}))  # `np.unique` loads masked arrays
+def _maximal(moments: Iterable[Iterable[int]]) -> Moments:
+    """Distinct ones, in order, that no other is at least as large as in all components."""
+    rows = np.array(sorted({*map(tuple, moments)}))  # `np.unique` loads masked arrays
     covered = np.all(rows[None] >= rows[:, None], axis=2).sum(axis=1) > 1
-    kept: NDArray[np.int64] = rows[~covered]
-    return kept
+    return tuple(map(tuple, rows[~covered].tolist()))
 
 
 def in_flight(schedule: ScheduleName, num_stages: int, stage: int, micro_batches: int) -> int:

@@ -88,9 +88,8 @@ class LeastChunks:
         """
         tables, needs = self.intervals.tables, dict[int, Array]()
         stages = np.arange(k, self.p * self.v, self.p)[:, None]
-        in_flight = held(
-            self.problem.schedule, self.p, k, self.share, self.v, self.problem.group
-        ).whole
+        fullest = held(self.problem.schedule, self.p, k, self.share, self.v, self.problem.group)
+        in_flight = np.array(fullest)[:, :-1]
         for memory in {id(memory): memory for memory in tables.memory}.values():
             # [W, N] bytes that the device needs at least.
             static, kept = self._memory(memory)

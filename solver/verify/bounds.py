@@ -20,7 +20,7 @@ from formulations.costs.transfers import RingRate
 from formulations.instance import Instance
 from formulations.instance.workload import Recompute
 from formulations.plan import Configuration, Degrees, Plan, uniform_plan
-from formulations.schedules.registry import SCHEDULES, in_flight, stage_moments
+from formulations.schedules.registry import SCHEDULES, Moments, in_flight, stage_moments
 from formulations.space import PlanSpace
 from formulations.space.configurations import Nodes
 from solver.verify.path_lengths import NEVER
@@ -122,7 +122,7 @@ class Prover:
         moments = stage_moments(config.schedule, config.pp, stage, micro_batches, *config.chunking)
         return self._extra_of(config, moments)
 
-    def _extra_of(self, config: Configuration, moments: tuple[tuple[int, int], ...]) -> Array:
+    def _extra_of(self, config: Configuration, moments: Moments) -> Array:
         key = (*self._memory_key(config), moments)
         if key not in self._extra:
             costs, groups = self.stage_costs(config), range(len(config.degrees))

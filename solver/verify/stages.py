@@ -266,7 +266,8 @@ class ChunkStages(Stages):
         """[J, rows] the first way that a device may have room with, at its fullest; W: none."""
         config, tables, sizes = self.config, self._tables, self.sizes(k)
         stages = np.array(self._stages(k))[:, None]
-        in_flight = held(config.schedule, config.pp, k, self.least, *config.chunking).whole
+        fullest = held(config.schedule, config.pp, k, self.least, *config.chunking)
+        in_flight = np.array(fullest)[:, :-1]
 
         def at_least(values: Array) -> Array:
             """[v, rows] of [n, n]."""
