@@ -21,7 +21,7 @@ import numpy as np
 from formulations.costs.stage_costs import StageCosts
 from formulations.costs.tables import CostTables
 from formulations.instance import Instance
-from formulations.plan import Plan, Recomputed, uniform_plan
+from formulations.plan import Plan, uniform_plan
 from formulations.space.slots import layout_plan
 
 Start = tuple[int, int]  #: node group, first slot
@@ -59,22 +59,10 @@ class Decisions:
 
     def plan(self, tables: CostTables) -> Plan:
         """The plan that they make of the configuration."""
+        chosen = self.order, self.boundaries, self.micro_batches, StageCosts(tables).recomputed
         if tables.by_place is not None:
-            costs = StageCosts(tables)
-
-            def recomputed(k: int, place: int, layers: tuple[int, int]) -> Recomputed:
-                return costs.recomputed(k, place, self.micro_batches[0], [layers])[0]
-
-            shares = self.micro_batches
-            return layout_plan(tables.by_place, self.order, self.boundaries, shares, recomputed)
-        return uniform_plan(
-            tables.instance,
-            tables.config,
-            self.order,
-            self.boundaries,
-            self.micro_batches,
-            StageCosts(tables).recomputed,
-        )
+            return layout_plan(tables.by_place, *chosen)
+        return uniform_plan(tables.instance, tables.config, *chosen)
 
 
 def decisions_of(instance: Instance, plan: Plan) -> Decisions:

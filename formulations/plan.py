@@ -248,7 +248,7 @@ class Plan(Record):
     replicas: tuple[Replica, ...]
 
 
-#: Of a device, node group, micro-batches of the replica, and layers per chunk.
+#: Of a device, its node group or place, micro-batches of the replica, and layers per chunk.
 Choose = Callable[[int, int, int, tuple[tuple[int, int], ...]], Sequence[Recomputed]]
 
 
@@ -295,26 +295,40 @@ def uniform_plan(
     micro_batches: Sequence[int],
     recomputed: Choose,
 ) -> Plan:
-    """The Megatron-LM plan in which all replicas share one split.
+    """The Megatron-LM plan in which all replicas share one split, see `plan_on`.
 
-    `order`: node group index per node in node order. `boundaries`: pp vpp + 1 layer indices from
-    0 to the number of layers. `micro_batches`: one number per replica. `recomputed`: what a
-    device recomputes on a node group with so many micro-batches and these chunks of layers.
+    `order`: node group index per node in node order.
     """
-    slots = slots_of_order(instance, config.degrees, order)
     groups = instance.cluster.node_groups
+    slots = [(groups[g.node], g) for g in slots_of_order(instance, config.degrees, order)]
+    devices = [slots[k * config.dp :][: config.dp] for k in range(config.pp)]
+    return plan_on(config, devices, config.degrees, boundaries, micro_batches, recomputed)
+
+
+def plan_on(
+    config: Configuration,
+    devices: Sequence[Sequence[tuple[int, Group]]],
+    degrees: Sequence[Degrees],
+    boundaries: Sequence[int],
+    micro_batches: Sequence[int],
+    recomputed: Choose,
+) -> Plan:
+    """The plan in which all replicas share one split.
+
+    `devices`: [p][dp] node group or place, of which each has its `degrees`, and GPUs.
+    `boundaries`: pp vpp + 1 layer indices from 0 to the number of layers. `micro_batches`: one
+    number per replica. `recomputed`: what a device recomputes on a node group, or at a place, with
+    so many micro-batches and these chunks of layers.
+    """
     choose, layers = cache(recomputed), tuple(pairwise(boundaries))
     replicas = []
-    for r, count in enumerate(micro_batches):
+    for r, share in enumerate(micro_batches):
         stages = []
         for s, span in enumerate(layers):
             chunk, device = divmod(s, config.pp)
-            group = slots[device * config.dp + r]
-            j = groups[group.node]
-            way = choose(device, j, count, layers[device :: config.pp])[chunk]
-            stages.append(
-                Stage(layers=span, group=group, degrees=config.degrees[j], recomputed=way)
-            )
-        replicas.append(Replica(micro_batches=count, stages=tuple(stages)))
-    nodes = dict.fromkeys(slot.node for slot in slots)
+            column, group = devices[device][r]
+            way = choose(device, column, share, layers[device :: config.pp])[chunk]
+            stages.append(Stage(layers=span, group=group, degrees=degrees[column], recomputed=way))
+        replicas.append(Replica(micro_batches=share, stages=tuple(stages)))
+    nodes = dict.fromkeys(group.node for replicas_of in devices for _, group in replicas_of)
     return Plan(config=config, node_order=tuple(nodes), replicas=tuple(replicas))

@@ -6,22 +6,21 @@ stage before, in the node that this has left GPUs of.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import pairwise, product
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import product
 from math import gcd
 
 from formulations.instance import Instance, NodeGroup
 from formulations.instance.targets import TARGETS, Demands
 from formulations.plan import (
     ByPlace,
+    Choose,
     Configuration,
     Degrees,
     Group,
     Place,
     Plan,
-    Recomputed,
-    Replica,
-    Stage,
+    plan_on,
 )
 from formulations.units import powers_of_two
 
@@ -184,8 +183,6 @@ def runs_degrees(instance: Instance, config: Configuration, zero: int) -> bool:
 
 
 Layout = tuple[int, ...]
-#: Of a stage, its place and layers.
-Choose = Callable[[int, int, tuple[int, int]], Recomputed]
 
 
 class _Floor:
@@ -265,19 +262,9 @@ def layout_plan(
     recomputed: Choose,
 ) -> Plan:
     """The plan with this layout, these layers of the stages, and these shares of the replicas."""
-    slots, layers = slots_of(places, layout), list(pairwise(boundaries))
+    slots = slots_of(places, layout)
     assert slots is not None  # whoever made the layout
-    ways = [recomputed(k, code // 2, layers[k]) for k, code in enumerate(layout)]
-    degrees = [places.places[code // 2][1] for code in layout]
-    replicas = [
-        Replica(
-            micro_batches=share,
-            stages=tuple(
-                Stage(layers=span, group=slots[k][r], degrees=degrees[k], recomputed=ways[k])
-                for k, span in enumerate(layers)
-            ),
-        )
-        for r, share in enumerate(micro_batches)
-    ]
-    nodes = dict.fromkeys(group.node for groups in slots for group in groups)
-    return Plan(config=places.config, node_order=tuple(nodes), replicas=tuple(replicas))
+    pairs = zip(layout, slots, strict=True)
+    devices = [[(code // 2, group) for group in groups] for code, groups in pairs]
+    degrees = [degrees for _, degrees in places.places]
+    return plan_on(places.config, devices, degrees, boundaries, micro_batches, recomputed)

@@ -18,9 +18,10 @@ import numpy as np
 
 from formulations.costs.stage_costs import NEVER
 from formulations.costs.stage_places import StagePlacer
+from formulations.decisions import Decisions
 from formulations.fleet import Template
-from formulations.plan import ByPlace, Plan, Recomputed
-from formulations.space.slots import layout_plan, may_follow
+from formulations.plan import ByPlace, Plan
+from formulations.space.slots import may_follow
 from solver.graph.gpu_graph import GpuGraph, State, Step
 from solver.graph.places import Places, places_of, stage_rings
 from solver.graph.problem import Arcs, Array, Intervals, Mask, Move, SplitProblem, by_message, walk
@@ -260,11 +261,5 @@ class StageDegrees(Pipelines):
     def plan(self, arcs: Sequence[int], split: Sequence[int]) -> Plan:
         """The plan along a path of arcs [p] of the problem, with these boundaries [p + 1]."""
         layout = [2 * step.place + (not step.fresh) for step in self.steps(arcs)]
-        places = self.graph.places
-
-        def recomputed(k: int, place: int, layers: tuple[int, int]) -> Recomputed:
-            in_flight = places.held(self.config.pp, k, self.micro_batches)
-            return places.memory.recomputed(place, in_flight, layers)
-
         shares = (self.micro_batches,) * self.config.dp
-        return layout_plan(self.by_place, layout, split, shares, recomputed)
+        return Decisions(tuple(layout), tuple(split), shares).plan(self.tables)

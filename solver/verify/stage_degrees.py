@@ -32,11 +32,11 @@ import numpy as np
 
 from formulations.costs.intervals import Numbers
 from formulations.costs.plan_costs import PlanCosts, plan_costs
+from formulations.costs.stage_costs import StageCosts
 from formulations.costs.stage_places import StagePlacer, stage_tables
 from formulations.costs.tables import CostTables
 from formulations.costs.transfers import outside_ns
-from formulations.plan import ByPlace, Configuration, Degrees, Place, Plan, Recomputed
-from formulations.schedules.registry import in_flight
+from formulations.plan import ByPlace, Configuration, Degrees, Place, Plan
 from formulations.space import PlanSpace
 from formulations.space.slots import layout_plan, may_follow, stage_places
 from formulations.units import ceil_div
@@ -176,17 +176,13 @@ class StageGraph(OrderGraph):
     def plan(self, prover: Prover, steps: Sequence[int], ends: Sequence[int]) -> Plan:
         """The plan of these steps and layer boundaries; `prover`: of the instance by place."""
         m = self.instance.workload.global_batch // self.whole.micro_batch // self.whole.dp
-        costs, layout = prover.stage_costs(self.config), list[int]()
+        layout = list[int]()
         for row, i in zip(self._levels, steps, strict=True):
             before, after = row[i].before, row[i].after
             together = before is not None and before.used == after.used
             layout.append(2 * after.place + together)  # as layouts are numbered
-
-        def recomputed(k: int, place: int, layers: tuple[int, int]) -> Recomputed:
-            held = in_flight(self.whole.schedule, self.whole.pp, k, m), 0
-            return costs.recomputed_of(place, (held,), layers)
-
-        return layout_plan(self.by_place, layout, ends, [m] * self.whole.dp, recomputed)
+        choose = StageCosts(prover.tables(self.config)).recomputed
+        return layout_plan(self.by_place, layout, ends, [m] * self.whole.dp, choose)
 
 
 class StageWork:

@@ -144,10 +144,10 @@ def layouts_by_gpu(bench: Bench) -> Iterator[tuple[Layout, list[list[Group]]]]:
         yield code, stages
 
 
-def recomputing_nothing(asked: dict[int, int], k: int, place: int, _: object) -> Recomputed:
+def recomputing_nothing(asked: dict[int, int], k: int, place: int, *_: object) -> list[Recomputed]:
     """Notes the place that a stage is asked for."""
     asked[k] = place
-    return Recomputed(way="none", blocks=0)
+    return [Recomputed(way="none", blocks=0)]
 
 
 @pytest.mark.parametrize("seeds", few_and_many(range(16), 4))
