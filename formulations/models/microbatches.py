@@ -14,7 +14,7 @@ Size. O(R (high - low)) literals and rows.
 """
 
 from collections.abc import Hashable, Sequence
-from itertools import pairwise
+from itertools import chain, pairwise
 
 from formulations.costs.tables import CostTables
 from formulations.decisions import Given, even_shares, share_range
@@ -23,29 +23,29 @@ from formulations.models.node_order import Order
 
 
 class Shares:
-    """`reached[r][q]`, see the header; no variables of given shares."""
+    """`reached[r][q]`, see the header; no variables of shares that are given, or even."""
 
-    def __init__(
-        self, model: Model, tables: CostTables, order: Order, shares: range | Sequence[int]
-    ) -> None:
-        """shares: the range of free ones; or one share per replica."""
-        self._given = None if isinstance(shares, range) else tuple(shares)
-        self._range = shares if isinstance(shares, range) else range(0)
-        self._rows = list[list[Linear]]()
-        if not isinstance(shares, range):
-            return
+    def __init__(self, model: Model, tables: CostTables, order: Order, given: Given) -> None:
+        shares = given.micro_batches
+        if shares is None and tables.instance.search.micro_batches == "even":
+            shares = even_shares(tables)
+        free = share_range(tables, given.largest_share)
+        #: [r] shares that a replica may have, ascending.
+        self.choices = [free] * tables.config.dp
+        if shares is not None:
+            self.choices = [range(share, share + 1) for share in shares]
         self._rows = [
-            [model.literal(f"reached_{r}_{q}") for q in self._range[1:]]
-            for r in range(tables.config.dp)
+            [model.literal(f"reached_{r}_{q}") for q in choices[1:]]
+            for r, choices in enumerate(self.choices)
         ]
         for row in self._rows:
             for fewer, more in pairwise(row):
                 model.implies(9, more, fewer)
-        if not self._range:
+        if not all(self.choices):
             model.some_of(10, ())
             return
-        spare = tables.num_micro_batches - tables.config.dp * self._range[0]
-        model.equal(10, total_of(*(literal for row in self._rows for literal in row)), spare)
+        spare = tables.num_micro_batches - sum(choices[0] for choices in self.choices)
+        model.equal(10, total_of(*chain.from_iterable(self._rows)), spare)
         alike: dict[Hashable, list[list[Linear]]] = {}
         for r, row in enumerate(self._rows):
             alike.setdefault(order.column(r), []).append(row)
@@ -54,13 +54,9 @@ class Shares:
                 for first, second in zip(earlier, later, strict=True):
                     model.implies(11, second, first)
 
-    def choices(self, replica: int) -> Sequence[int]:
-        """Shares that a replica may have, ascending."""
-        return self._range if self._given is None else (self._given[replica],)
-
     def at_least(self, replica: int, count: int) -> Literal:
         """Whether a replica has `count` micro-batches or more."""
-        choices = self.choices(replica)
+        choices = self.choices[replica]
         if not choices or count > choices[-1]:
             return 0
         if count <= choices[0]:
@@ -69,21 +65,11 @@ class Shares:
 
     def assignment(self, micro_batches: Sequence[int]) -> Pairs:
         """The literals of shares; (11) may ask for equal replicas the other way round."""
-        for row, share in zip(self._rows, micro_batches, strict=False):
-            for q, literal in zip(self._range[1:], row, strict=True):
+        for choices, row, share in zip(self.choices, self._rows, micro_batches, strict=True):
+            for q, literal in zip(choices[1:], row, strict=True):
                 yield literal, int(share >= q)
 
     def extract(self, solution: Solution) -> tuple[int, ...]:
         """Shares in a solution."""
-        if self._given is not None:
-            return self._given
-        return tuple(self._range[0] + sum(map(solution.value, row)) for row in self._rows)
-
-
-def shares_part(model: Model, tables: CostTables, order: Order, given: Given) -> Shares:
-    """The shares, as far as they are not given, or even, free."""
-    if given.micro_batches is not None:
-        return Shares(model, tables, order, tuple(given.micro_batches))
-    if tables.instance.search.micro_batches == "even":
-        return Shares(model, tables, order, even_shares(tables))
-    return Shares(model, tables, order, share_range(tables, given.largest_share))
+        pairs = zip(self.choices, self._rows, strict=True)
+        return tuple(choices[0] + sum(map(solution.value, row)) for choices, row in pairs)

@@ -74,7 +74,7 @@ class StageTimes:
         # Replicas that recompute alike on every stage: of equal groups and transfers, with the
         # same given share; a free share is each one's own.
         for r in range(config.dp):
-            choices = tuple(shares.choices(r))
+            choices = tuple(shares.choices[r])
             alike.setdefault((order.column(r), choices if len(choices) == 1 else r), []).append(r)
         self._alike = list(alike.values())
         self.times = [
@@ -136,7 +136,7 @@ class StageTimes:
         for j, owner in self.order.types(self._slot(stage, replica)):
             seen: set[Moments] = set()
             # With more micro-batches nothing gets less.
-            for m in self.shares.choices(replica):
+            for m in self.shares.choices[replica]:
                 moments = self._costs.moments(stage, m)
                 if moments in seen:
                     continue
@@ -179,7 +179,7 @@ class StageTimes:
         needs: dict[tuple[tuple[int, ...], int, int], Term] = {}
         for replicas in self._alike:
             r = replicas[0]
-            for m, moment in _first_moments(config, device, self.shares.choices(r)):
+            for m, moment in _first_moments(config, device, self.shares.choices[r]):
                 reached = self.shares.at_least(r, m)
                 for j, owner in self.order.types(self._slot(device, r)):
                     for way, taken in enumerate(self._ways[device, r]):

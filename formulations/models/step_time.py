@@ -54,7 +54,7 @@ from formulations.costs.stage_costs import StageCosts
 from formulations.costs.tables import CostTables
 from formulations.decisions import ALL_FREE, Decisions, Given, PathCut
 from formulations.models.layer_to_stage import Split, longest_path, possible_runs
-from formulations.models.microbatches import shares_part
+from formulations.models.microbatches import Shares
 from formulations.models.model import Literal, Model, Pairs, Term, negated, total_of, weighted
 from formulations.models.node_order import order_part
 from formulations.models.stage_times import StageTimes
@@ -70,11 +70,11 @@ class OneConfig:
     def __init__(self, model: Model, tables: CostTables, given: Given = ALL_FREE) -> None:
         self.model, self.tables = model, tables
         self.order = order_part(model, tables, given)
-        self.shares = shares_part(model, tables, self.order, given)
+        self.shares = Shares(model, tables, self.order, given)
         costs, limit_ns = StageCosts(tables), given.max_step_time_ns
         if given.boundaries is None:
-            fewest = (min(self.shares.choices(r), default=1) for r in range(tables.config.dp))
-            runs = possible_runs(costs, min(fewest, default=1), limit_ns)
+            fewest = min((choices[0] for choices in self.shares.choices if choices), default=1)
+            runs = possible_runs(costs, fewest, limit_ns)
         else:
             runs = [np.array([run], dtype=np.int64) for run in pairwise(given.boundaries)]
         self.split = Split(model, tables, runs)

@@ -226,7 +226,11 @@ _Level = tuple[tuple[str, ...], Callable[[_Fields], Iterable[tuple[Any, ...]]]]
 
 @dataclass(frozen=True)
 class PlanSpace:
-    """Every choice of nodes, and every configuration on them, that an instance allows."""
+    """Every choice of nodes, and every configuration on them, that an instance allows.
+
+    The choices of a level depend on the nodes used, those of the instance that is `on` them, and on
+    fields of the levels before alone.
+    """
 
     instance: Instance
 
@@ -237,7 +241,7 @@ class PlanSpace:
 
     def configs_of(self, vector: Nodes) -> Iterator[Configuration]:
         """All configurations that use exactly these nodes."""
-        yield from _Walk(self.instance.on(vector)).completed(_Fields(vector), 0)
+        yield from PlanSpace(self.instance.on(vector))._completed(_Fields(vector), 0)
 
     def departure(self, config: Configuration) -> Departure | None:
         """Where a configuration leaves the plan space; None for one of `configs`."""
@@ -246,29 +250,18 @@ class PlanSpace:
             return Departure(("nodes_used",), (vector,), [], [])
         chosen = _Fields(**{name: getattr(config, name) for name in _Fields._fields})
         before = ["nodes_used"]
-        for fields, choices in _Walk(self.instance.on(vector)).levels:
+        for fields, choices in PlanSpace(self.instance.on(vector))._levels:
             values, allowed = tuple(getattr(config, name) for name in fields), list(choices(chosen))
             if values not in allowed:
                 return Departure(fields, values, allowed, before)
             before += fields
         return None
 
-
-@dataclass(frozen=True)
-class _Walk:
-    """The fields of configurations on some nodes, in the order in which they are chosen.
-
-    instance: that of plans on these nodes, see `Instance.on`. The choices of a level depend on the
-    nodes used and on fields of the levels before alone.
-    """
-
-    instance: Instance
-
     @cached_property
-    def levels(self) -> Sequence[_Level]:
+    def _levels(self) -> Sequence[_Level]:
         """Fields, and their choices: those that take longest to tell before there are many.
 
-        Of a field alone `zip` makes tuples of one value.
+        In the order in which they are chosen. Of a field alone `zip` makes tuples of one value.
         """
         instance, search = self.instance, self.instance.search
         # A configuration is built to ask of a field only where several values are listed
@@ -291,15 +284,15 @@ class _Walk:
             (("recompute",), lambda chosen: zip(recompute_ways(instance, chosen.zero))),
         )
 
-    def completed(self, chosen: _Fields, level: int) -> Iterator[Configuration]:
+    def _completed(self, chosen: _Fields, level: int) -> Iterator[Configuration]:
         """All configurations that are decided as this one on the levels before."""
-        if level == len(self.levels):
+        if level == len(self._levels):
             yield chosen.config
             return
-        fields, choices = self.levels[level]
+        fields, choices = self._levels[level]
         for values in choices(chosen):
             further = chosen._replace(**dict(zip(fields, values, strict=True)))
-            yield from self.completed(further, level + 1)
+            yield from self._completed(further, level + 1)
 
     def _degrees(self, vector: Nodes) -> Iterator[tuple[Degrees, ...]]:
         """By node group; none of a configuration in which stages have their own.
