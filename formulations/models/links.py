@@ -1,13 +1,8 @@
-"""What a free node order makes of links: rings over nodes, and what crosses between zones.
+"""What a free node order makes of the links between zones: constraints (19)-(21) of `node_order`.
 
-Constraints (17) and (19) to (21) of `node_order`.
 Variables, literals, where nodes stand in several zones y, z. crosses[s, t, y, z];
 flows[k, y, z, n], visits[k, y], joins[k, y, z], rings[y, z, n], lanes[y, z, n], n >= 0 a number of
 replicas or stages.
-(17) inside[k] >= the ring inside the node that covers each slot of stage k; outside[k] >= the ring
-     between N nodes at that node's rate, if span[k, N], and at the rate of n rings between zones if
-     joins[k, y, z] and rings[y, z, n]. Bytes and start-up are apart: each is the largest over the
-     nodes.
 (19) crosses[s, s + dp, y, z] if groups of y and z own the slots; exactly one flows[k, y, z, n],
      with sum of n flows[k, y, z, n] >= sum over the slots of k of crosses.
 (20) visits[k, y] if and only if a group of y owns a slot of k. joins[k, y, z] if k visits both,
@@ -17,28 +12,13 @@ replicas or stages.
 Every count is at least what it counts. Costs grow with it, so that minimisation makes it equal.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import combinations
-from typing import Any
 
-from formulations.costs.placement import Placer, SyncPhase
-from formulations.costs.sharding import lanes_like, layers_alike
-from formulations.costs.tables import Array, CostTables
-from formulations.costs.transfers import Pair, RingRate, ZoneTerms
-from formulations.decisions import Start
-from formulations.models.layer_to_stage import Split
-from formulations.models.model import (
-    Choice,
-    Costs,
-    Linear,
-    Literal,
-    Model,
-    Term,
-    of_numbers,
-    total_of,
-    weighted,
-)
+from formulations.costs.tables import CostTables
+from formulations.costs.transfers import Pair, ZoneTerms
+from formulations.models.model import Choice, Linear, Literal, Model, total_of, weighted
 from formulations.plan import Configuration
 
 Owners = Sequence[Sequence[tuple[int, Literal]]]  #: per slot, groups and whether they own it
@@ -162,102 +142,3 @@ class ZoneVariables:
             ]
             lanes = self._count(21, crossing, f"lanes_{y}_{z}")
             yield (), [(b, self.terms.embedding_ns((y, z), n) if n else 0) for b, n in lanes]
-
-
-class RingTimes:
-    """Rings of every stage.
-
-    covering: [slot] starts that cover it, and whether they do. spans: per stage whether it lies on
-    so many nodes.
-    """
-
-    def __init__(
-        self,
-        model: Model,
-        placer: Placer,
-        covering: Sequence[Sequence[tuple[Literal, Start]]],
-        spans: Sequence[Mapping[int, Literal]],
-        zones: ZoneVariables,
-    ) -> None:
-        self.model, self.placer, self.tables = model, placer, placer.tables
-        self._covering, self._spans, self._zones = covering, spans, zones
-
-    def phase(self, phase: SyncPhase, stage: int, split: Split, name: str) -> Term:
-        """Sync or gather of a stage, ns: the slowest rings for layers of each kind."""
-        parts = self._start_up(phase, stage, name)
-        for i, layers in enumerate(layers_alike(self.tables.config, self.tables.gradient_bytes)):
-            place = f"{stage}_{i}" if i else f"{stage}"
-            parts += self._bytes(phase, stage, split, layers, name, place)
-        return total_of(*parts)
-
-    def _slowest(
-        self,
-        stage: int,
-        of_node: Callable[[Start, Any], Any],
-        costs_of: Callable[[set[Any]], Costs[Any]],
-        name: str,
-        between: Iterable[Choice] | None = None,
-    ) -> Term:
-        """(17) The largest cost of the nodes of a stage.
-
-        between: the same of zones that its ring passes; costs are then of pairs with the number of
-        its nodes.
-        """
-        choices: list[Choice] = []
-        for slot in stage_slots(self.tables.config, stage):
-            starts = self._covering[slot]
-            nodes = [(holds, of_node(key, self.placer.terms(*key))) for holds, key in starts]
-            choices.append(((), nodes))
-        choices += between or ()
-        costs = costs_of({term for _, options in choices for _, term in options})
-        seconds = None if between is None else self._spans[stage]
-        return self.model.largest(17, costs, choices, name, seconds)
-
-    def _start_up(self, phase: SyncPhase, stage: int, name: str) -> list[Term]:
-        """Latencies of the rings inside and between the nodes."""
-        groups, spans = self.tables.instance.cluster.groups, self._spans[stage]
-        return [
-            self._slowest(
-                stage,
-                lambda _, node: phase.rings(node).latency_s[stage],
-                lambda all_s: of_numbers({s: phase.latency_ns(s, 1, 0.0) for s in all_s}),
-                f"{name}_inside_start_{stage}",
-            ),
-            self._slowest(
-                stage,
-                lambda key, _: groups[key[0]].inter_node.latency_s,
-                lambda all_s: of_numbers(
-                    {(s, n): phase.latency_ns(0.0, n, s) for s in all_s for n in spans}
-                ),
-                f"{name}_outside_start_{stage}",
-                self._zones.ring_latencies(stage),
-            ),
-        ]
-
-    def _bytes(
-        self, phase: SyncPhase, stage: int, split: Split, layers: Array, name: str, place: str
-    ) -> list[Term]:
-        """Bytes of some layers [L] inside and between the nodes."""
-        config, spans = self.tables.config, self._spans[stage]
-        stages = config.stages_of(stage)
-        return [
-            self._slowest(
-                stage,
-                lambda _, node: phase.rings(node).inside[stage],
-                lambda rates: split.of_layers(
-                    stages, {rate: phase.inside_ns(rate) * layers for rate in rates}
-                ),
-                f"{name}_inside_{place}",
-            ),
-            self._slowest(
-                stage,
-                lambda key, node: phase.rings(node).outside.get(
-                    stage, RingRate(0.0, lanes_like(config, key[0]))
-                ),
-                lambda rates: split.of_layers(
-                    stages, {(r, n): phase.outside_ns(r, n) * layers for r in rates for n in spans}
-                ),
-                f"{name}_outside_{place}",
-                self._zones.ring_rates(stage),
-            ),
-        ]

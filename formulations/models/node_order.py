@@ -15,7 +15,10 @@ Constraints.
 (15) send[k, r] >= the term of the start that covers either of its two slots, and the term of n
      flows between zones if flows[k, y, z, n] and its ends' owners stand in y and z.
 (16) Exactly one span[k, N], and sum of N span[k, N] = number of starts that overlap stage k.
-(17) inside[k], outside[k]: see `links`.
+(17) inside[k] >= the ring inside the node that covers each slot of stage k; outside[k] >= the ring
+     between N nodes at that node's rate, if span[k, N], and at the rate of n rings between zones if
+     joins[k, y, z] and rings[y, z, n]. Bytes and start-up are apart: each is the largest over the
+     nodes.
 (18) embedding >= the term of the start that covers a slot, for those of the tied stages, and the
      term of n lanes if lanes[y, z, n].
 (19)-(21) What crosses between zones: see `links`.
@@ -26,17 +29,20 @@ Size. O(J S) literals, O(J S R) rows, for sync times the largest N. Z zones add 
 literals, O(J^2 S R) rows for sends and O(Z^2 p^2 N) for sync.
 """
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from itertools import accumulate
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
-from formulations.costs.placement import Placer
+from formulations.costs.placement import NodeTerms, Placer, SyncPhase
+from formulations.costs.sharding import lanes_like, layers_alike
 from formulations.costs.stage_places import placement_of
 from formulations.costs.tables import Array, CostTables
-from formulations.decisions import Given, only_order, possible_starts
+from formulations.costs.transfers import RingRate
+from formulations.decisions import Given, Start, only_order, possible_starts
 from formulations.models.layer_to_stage import Split
-from formulations.models.links import RingTimes, ZoneVariables
+from formulations.models.links import ZoneVariables, stage_slots
 from formulations.models.model import (
+    Choice,
     Costs,
     Linear,
     Literal,
@@ -73,8 +79,6 @@ class FreeOrder:
         for (s, i), (t, j) in apart(tables.instance, config):
             model.some_of(26, (), owner[s].get(i, 0), owner[t].get(j, 0))
         self._zones = ZoneVariables(model, tables, self._owners)
-        literals = [[(self.start[key], key) for key in covering] for covering in self._covering]
-        self._rings = RingTimes(model, self.placer, literals, self._spans, self._zones)
         self._sends: dict[tuple[int, int], Term] = {}
 
     def _span_literals(self, stage: int) -> dict[int, Literal]:
@@ -110,16 +114,23 @@ class FreeOrder:
         """Every replica may differ from every other."""
         return replica
 
+    def _choices(
+        self, slots: Iterable[int], of_node: Callable[[Start, NodeTerms], Any]
+    ) -> list[Choice]:
+        """Of each slot the starts that cover it, with what their nodes bring."""
+        return [
+            ((), [(self.start[key], of_node(key, self.placer.terms(*key))) for key in covering])
+            for covering in map(self._covering.__getitem__, slots)
+        ]
+
     def send(self, stage: int, replica: int, split: Split) -> Term:
         """(15) Transfer from a virtual stage to the next, ns."""
         if (stage, replica) not in self._sends:
-            config, placer = self.tables.config, self.placer
+            config = self.tables.config
             slot = stage % config.pp * config.dp + replica
-            choices = list(self._zones.sends(slot))
-            for end in (slot, (slot + config.dp) % config.slots):
-                starts = self._covering[end]
-                times = [(self.start[key], placer.terms(*key).send_ns[slot]) for key in starts]
-                choices.append(((), times))
+            ends = slot, (slot + config.dp) % config.slots
+            choices = [*self._zones.sends(slot)]
+            choices += self._choices(ends, lambda _, node: node.send_ns[slot])
             messages = {times_ns for _, options in choices for _, times_ns in options}
             costs = Costs(
                 {times_ns: split.message_ns(self.tables, times_ns, stage) for times_ns in messages},
@@ -132,25 +143,99 @@ class FreeOrder:
 
     def sync(self, device: int, split: Split) -> Term:
         """Gradient sync of a device, ns."""
-        sync = self._rings.phase(self.placer.sync, device, split, "sync")
+        sync = self._phase(self.placer.sync, device, split, "sync")
         if self.placer.across is None:
             return sync
-        return total_of(sync, self._rings.phase(self.placer.across, device, split, "across"))
+        return total_of(sync, self._phase(self.placer.across, device, split, "across"))
 
     def gather(self, device: int, split: Split) -> Term:
         """Parameter gather of a device, ns."""
         if self.placer.gather is None:
             return 0
-        return self._rings.phase(self.placer.gather, device, split, "gather")
+        return self._phase(self.placer.gather, device, split, "gather")
+
+    def _phase(self, phase: SyncPhase, stage: int, split: Split, name: str) -> Term:
+        """Sync or gather of a stage, ns: the slowest rings for layers of each kind."""
+        parts = self._start_up(phase, stage, name)
+        for i, layers in enumerate(layers_alike(self.tables.config, self.tables.gradient_bytes)):
+            place = f"{stage}_{i}" if i else f"{stage}"
+            parts += self._ring_bytes(phase, stage, split, layers, name, place)
+        return total_of(*parts)
+
+    def _slowest(
+        self,
+        stage: int,
+        of_node: Callable[[Start, NodeTerms], Any],
+        costs_of: Callable[[set[Any]], Costs[Any]],
+        name: str,
+        between: Iterable[Choice] | None = None,
+    ) -> Term:
+        """(17) The largest cost of the nodes of a stage.
+
+        between: the same of zones that its ring passes; costs are then of pairs with the number of
+        its nodes.
+        """
+        choices = self._choices(stage_slots(self.tables.config, stage), of_node)
+        choices += between or ()
+        costs = costs_of({term for _, options in choices for _, term in options})
+        seconds = None if between is None else self._spans[stage]
+        return self.model.largest(17, costs, choices, name, seconds)
+
+    def _start_up(self, phase: SyncPhase, stage: int, name: str) -> list[Term]:
+        """Latencies of the rings inside and between the nodes."""
+        groups, spans = self.tables.instance.cluster.groups, self._spans[stage]
+        return [
+            self._slowest(
+                stage,
+                lambda _, node: phase.rings(node).latency_s[stage],
+                lambda all_s: of_numbers({s: phase.latency_ns(s, 1, 0.0) for s in all_s}),
+                f"{name}_inside_start_{stage}",
+            ),
+            self._slowest(
+                stage,
+                lambda key, _: groups[key[0]].inter_node.latency_s,
+                lambda all_s: of_numbers(
+                    {(s, n): phase.latency_ns(0.0, n, s) for s in all_s for n in spans}
+                ),
+                f"{name}_outside_start_{stage}",
+                self._zones.ring_latencies(stage),
+            ),
+        ]
+
+    def _ring_bytes(
+        self, phase: SyncPhase, stage: int, split: Split, layers: Array, name: str, place: str
+    ) -> list[Term]:
+        """Bytes of some layers [L] inside and between the nodes."""
+        config, spans = self.tables.config, self._spans[stage]
+        stages = config.stages_of(stage)
+        return [
+            self._slowest(
+                stage,
+                lambda _, node: phase.rings(node).inside[stage],
+                lambda rates: split.of_layers(
+                    stages, {rate: phase.inside_ns(rate) * layers for rate in rates}
+                ),
+                f"{name}_inside_{place}",
+            ),
+            self._slowest(
+                stage,
+                lambda key, node: phase.rings(node).outside.get(
+                    stage, RingRate(0.0, lanes_like(config, key[0]))
+                ),
+                lambda rates: split.of_layers(
+                    stages, {(r, n): phase.outside_ns(r, n) * layers for r in rates for n in spans}
+                ),
+                f"{name}_outside_{place}",
+                self._zones.ring_rates(stage),
+            ),
+        ]
 
     def embedding(self) -> Term:
         """(18) All-reduce of the tied embeddings, ns."""
         config = self.tables.config
         choices = list(self._zones.embeddings()) if self.tables.tied else []
-        for slot in {*range(config.dp), *range(config.slots - config.dp, config.slots)}:
-            starts = self._covering[slot]
-            times = [(self.start[key], self.placer.terms(*key).embedding_ns) for key in starts]
-            choices.append(((), times))
+        ends = {*range(config.dp), *range(config.slots - config.dp, config.slots)}
+        choices += self._choices(ends, lambda _, node: node.embedding_ns)
         costs = of_numbers({ns: ns for _, options in choices for _, ns in options})
         return self.model.largest(18, costs, choices, "embedding")
 
