@@ -26,7 +26,8 @@ from bench.command import command, new_table, wide_console
 from bench.records import RESULTS, append, json_of, record, reference
 from bench.runs import Row, even_plan
 from bench.scatter import Point, scatter_picture
-from formulations.costs.plan_costs import plan_costs, plan_memory
+from formulations.costs.memory import MemoryParts
+from formulations.costs.plan_costs import plan_costs
 from formulations.costs.tables import Array, build_tables
 from formulations.instance import Instance
 from formulations.instance.load import load_instance
@@ -127,7 +128,8 @@ def times_s(instance: Instance, plan: Plan) -> dict[str, float]:
 
 def memory_bytes(instance: Instance, plan: Plan) -> dict[str, float]:
     """Bytes of the fullest GPU by kind; buffers of messages count as activations."""
-    fullest = max(plan_memory(instance, plan)[0], key=sum)
+    rows = plan_costs(instance, plan).memory[:, :, 0].T.tolist()
+    fullest = MemoryParts(*max(rows, key=sum))
     return {
         "weights": fullest.weights_bytes,
         "gradients": fullest.gradients_bytes,

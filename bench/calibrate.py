@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 from bench.published_times import Observation, PassTimes, one_node
 from bench.read_published import read_all
 from bench.records import reference
-from formulations.costs.compute import Passes, analytic_s
+from formulations.costs.compute import analytic_s
 from formulations.instance import GpuType, Layer
 from formulations.instance.machines import gpu_catalogue
 from formulations.instance.workload import Precision
@@ -46,7 +46,7 @@ def pass_times(gpu: GpuType, precision: Precision) -> PassTimes:
     group = one_node(gpu, 1)
 
     @cache
-    def passes_s(layer: Layer, tp: int, micro_batch: int) -> Passes:
+    def passes_s(layer: Layer, tp: int, micro_batch: int) -> tuple[float, float]:
         return analytic_s(layer, group, precision, tp, micro_batch)
 
     return passes_s

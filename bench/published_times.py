@@ -13,14 +13,13 @@ from functools import cache
 from typing import Protocol
 
 from formulations.costs.collectives import ALL_REDUCE, ring_s, ring_share
-from formulations.costs.compute import Passes
 from formulations.instance import GpuType, Layer, Link, NodeGroup, Workload
 from formulations.instance.sizes import TransformerSizes
 from formulations.instance.transformer import build_workload
 from formulations.instance.workload import Precision
 
 #: Seconds of the passes of (layer, tp, micro-batch) without tensor-parallel traffic.
-PassTimes = Callable[[Layer, int, int], Passes]
+PassTimes = Callable[[Layer, int, int], tuple[float, float]]
 
 GRADIENT_BYTES = 2  # Megatron-LM in fp16 without fp32 accumulation, as in vTrain's runs
 OPTIMIZER_BYTES = GRADIENT_BYTES + 2 * 12 + 2  # read gradient and state, write state and parameter
@@ -155,10 +154,10 @@ class StepTime:
         embedding, block, head = (run.layer for run in self.workload.layer_runs)
 
         def both_ways_s(layer: Layer) -> float:
-            passes = passes_s(layer, self.tp, self.micro_batch)
+            forward_s, backward_s = passes_s(layer, self.tp, self.micro_batch)
             again = layer.is_block and self.recomputed
             reduces = (1 + again) * layer.forward_all_reduces + layer.backward_all_reduces
-            compute_s = (1 + again) * passes.forward + passes.backward
+            compute_s = (1 + again) * forward_s + backward_s
             return compute_s + reduces * reduce_s
 
         stages = [both_ways_s(block) * self._blocks_per_stage] * self.pp

@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
 
+from formulations.costs.memory import MemoryParts
 from formulations.costs.plan_costs import (
     PlanCosts,
     plan_costs,
-    plan_memory,
     plan_tables,
     rounding_error_ns,
 )
@@ -131,12 +131,12 @@ def peak_flop_per_s(instance: Instance, config: Configuration) -> float:
 def _replicas(instance: Instance, plan: Plan, costs: PlanCosts) -> Iterator[ReplicaDocument]:
     """Replica r with its virtual stages s, each on device s mod pp."""
     cluster, pp, last = instance.cluster, costs.config.pp, costs.config.num_stages - 1
-    memory = plan_memory(instance, plan)
     for r, replica in enumerate(plan.replicas):
         put_off = replica_times(costs, [r]).weight
         stages = []
         for s, stage in enumerate(replica.stages):
             device, node = s % pp, stage.group.node
+            parts = MemoryParts(*costs.memory[:, device, r].tolist())
             embedding_ns = costs.embedding_ns if device in (0, pp - 1) else 0
             stages.append(
                 StageDocument(
@@ -156,7 +156,7 @@ def _replicas(instance: Instance, plan: Plan, costs: PlanCosts) -> Iterator[Repl
                     optimizer_s=seconds(int(costs.optimizer_ns[device])),
                     memory_bytes=int(costs.memory_bytes[device, r]),
                     memory_limit_bytes=int(costs.limit_bytes[device, r]),
-                    memory=MemoryDocument(**memory[r][device]._asdict()),
+                    memory=MemoryDocument(**parts._asdict()),
                 )
             )
         yield ReplicaDocument(micro_batches=replica.micro_batches, stages=tuple(stages))

@@ -28,7 +28,7 @@ published times: tests/bench/test_accuracy.py.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import NamedTuple, get_args
+from typing import get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -71,13 +71,6 @@ class LayerTimes:
     origins: frozenset[Origin | str]
 
 
-class Passes(NamedTuple):
-    """Seconds of one layer without tensor-parallel traffic."""
-
-    forward: float
-    backward: float
-
-
 def analytic_s(
     layer: Layer,
     group: NodeGroup,
@@ -87,8 +80,11 @@ def analytic_s(
     sequence_parallel: bool = False,
     members: Members = ALONE,
     gradient_bytes: int = 4,
-) -> Passes:
-    """Both passes of b sequences on one GPU of a group of tp; members: who shares its experts."""
+) -> tuple[float, float]:
+    """Both passes of b sequences on one GPU of a group of tp, without its traffic.
+
+    members: who shares its experts.
+    """
     gpu = group.gpu
     # Fused attention: a kernel of its own, at a maximum and with a half of its own
     attention_s = 0.0
@@ -113,7 +109,7 @@ def analytic_s(
     host_s = layer.kernels * gpu.launch_overhead_s
     forward_s = device_s + attention_s + experts[0]
     backward_s = 2 * device_s + 2 * attention_s / ATTENTION_BACKWARD_RATE + experts[1]
-    return Passes(max(forward_s, host_s), max(backward_s, 2 * host_s))
+    return max(forward_s, host_s), max(backward_s, 2 * host_s)
 
 
 def _core(layer: Layer) -> Layer:
@@ -155,7 +151,7 @@ class _Slot:
         """As many sequences' tokens as each tensor group has."""
         return self.sequences if self.degrees.cp == 1 else self.sequences / self.degrees.cp
 
-    def passes_s(self, layer: Layer) -> Passes:
+    def passes_s(self, layer: Layer) -> tuple[float, float]:
         """By the analytic model."""
         workload, tp = self.instance.workload, self.degrees.tp
         work, split = (layer, self.group, workload.precision), self.instance.splits_sequence(tp)
@@ -168,7 +164,7 @@ class _Slot:
         if way == "full":
             return 1.0
         part = _per_op(layer) if way == "per_op" else _core(layer)
-        return self.passes_s(part).forward / self.passes_s(layer).forward if part.kernels else 0.0
+        return self.passes_s(part)[0] / self.passes_s(layer)[0] if part.kernels else 0.0
 
     def compute_s(self, layer: Layer) -> tuple[LayerSeconds, Origin | str]:
         """As measured, or by the analytic model and layers measured near this size."""
@@ -178,9 +174,10 @@ class _Slot:
             return profile.time_s(layer.kind, name, tp, self.sequences)
         workload = self.instance.workload
         tokens = self.sequences * workload.sequence_length // self.degrees.cp
-        shape, passes = KernelShape(workload.hidden_size, tp, tokens), self.passes_s(layer)
+        shape = KernelShape(workload.hidden_size, tp, tokens)
         factor, source = layer_factor(self.instance, self.group.gpu, shape, layer.is_block)
-        return LayerSeconds(factor * passes.forward, factor * passes.backward, None), source
+        forward_s, backward_s = self.passes_s(layer)
+        return LayerSeconds(factor * forward_s, factor * backward_s, None), source
 
     def traffic_s(self, layer: Layer, timed: bool) -> tuple[float, float, float]:
         """What the tensor group, the GPUs of a sequence and those of the experts exchange.

@@ -15,7 +15,7 @@ from formulations.costs.stage_places import StagePlacer, stage_tables
 from formulations.costs.tables import Array, CostTables, build_tables
 from formulations.errors import PlanError
 from formulations.instance import Instance
-from formulations.plan import Choose, Configuration, Plan, Recomputed, Replica
+from formulations.plan import Choose, Configuration, Plan, Recomputed
 from formulations.schedules.graph import schedule_graph
 from formulations.schedules.registry import SCHEDULES
 
@@ -25,9 +25,9 @@ class PlanCosts:
     """Integers, ns and bytes; p devices per replica, S virtual stages, R replicas.
 
     forward_ns, backward_ns, weight_ns (the part of backward_ns for weight gradients): [S, R].
-    send_ns: [S - 1, R], either way. memory_bytes, limit_bytes: [p, R]. sync_ns, optimizer_ns,
-    gather_ns: [p]; optimizer over the slowest replica. embedding_ns: one all-reduce between the
-    first and last device, 0 if there is none.
+    send_ns: [S - 1, R], either way. memory: [parts, p, R] by `MemoryParts`; limit_bytes: [p, R].
+    sync_ns, optimizer_ns, gather_ns: [p]; optimizer over the slowest replica. embedding_ns: one
+    all-reduce between the first and last device, 0 if there is none.
     """
 
     config: Configuration
@@ -42,8 +42,14 @@ class PlanCosts:
     optimizer_ns: Array
     gather_ns: Array
     embedding_ns: int
-    memory_bytes: Array
+    memory: Array
     limit_bytes: Array
+
+    @property
+    def memory_bytes(self) -> Array:
+        """[p, R] all that a GPU needs."""
+        total: Array = self.memory.sum(axis=0)
+        return total
 
 
 def synced_ns(costs: PlanCosts, ready: Array) -> Array:
@@ -82,17 +88,18 @@ def split_costs(
         return per_device(np.add.reduceat(table, cuts, axis=1)[stages % config.pp, stages])
 
     layers, messages = list(pairwise(boundaries)), tables.message_kind[list(boundaries[1:-1])]
-    # Recomputation: [S, R] ns more of a backward pass, [p, R] bytes per GPU
+    # Recomputation: [S, R] ns more of a backward pass, [parts, p, R] bytes per GPU
     choose = recomputed or StageCosts(tables).recomputed
     extra = np.zeros((config.num_stages, config.dp), dtype=np.int64)
-    memory = np.zeros((config.pp, config.dp), dtype=np.int64)
+    memory = np.zeros((len(MemoryParts._fields), config.pp, config.dp), dtype=np.int64)
     for d, row in enumerate(groups):
         pairs = np.stack([row, np.array(micro_batches)])
         kinds, member = np.unique(pairs, axis=1, return_inverse=True)
         for i, (j, m) in enumerate(kinds.T.tolist()):
             alike, chunks = member.ravel() == i, tuple(layers[d :: config.pp])
             choices = choose(d, j, m, chunks)
-            memory[d, alike] = sum(memory_parts(tables, chunks, d, j, m, choices))
+            parts = memory_parts(tables, chunks, d, j, m, choices)
+            memory[:, d, alike] = np.array(parts)[:, None]
             for s, choice in zip(config.stages_of(d), choices, strict=True):
                 extra[s, alike] = recomputed_ns(tables, j, layers[s], choice)
     return PlanCosts(
@@ -108,7 +115,7 @@ def split_costs(
         optimizer_ns=per_device(per_slot(tables.optimizer_ns)).max(axis=1),
         gather_ns=per_stage(placement.gather_ns) + placement.gather_latency_ns,
         embedding_ns=placement.embedding_ns,
-        memory_bytes=memory,
+        memory=memory,
         limit_bytes=tables.capacity_bytes[groups],
     )
 
@@ -158,21 +165,6 @@ def plan_tables(instance: Instance, plan: Plan) -> tuple[CostTables, list[list[i
     distinct = tuple(dict.fromkeys(place for places in by_replica for place in places))
     columns = [[distinct.index(place) for place in places] for places in by_replica]
     return stage_tables(instance, plan.config, distinct), columns
-
-
-def plan_memory(instance: Instance, plan: Plan) -> list[list[MemoryParts]]:
-    """[R][p] what the memory of a GPU of every replica and device holds; in all `memory_bytes`."""
-    (tables, by_replica), pp = plan_tables(instance, plan), plan.config.pp
-
-    def parts(replica: Replica, d: int, column: int) -> MemoryParts:
-        chunks, count = replica.stages[d::pp], replica.micro_batches
-        layers, recomputed = zip(*((one.layers, one.recomputed) for one in chunks), strict=True)
-        return memory_parts(tables, layers, d, column, count, recomputed)
-
-    return [
-        [parts(replica, d, columns[d]) for d in range(pp)]
-        for replica, columns in zip(plan.replicas, by_replica, strict=True)
-    ]
 
 
 def rounding_error_ns(config: Configuration, num_layers: int, micro_batches: int) -> int:

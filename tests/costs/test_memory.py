@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from formulations.costs.memory import HeldBytes, capacity_bytes, layer_memory
-from formulations.costs.plan_costs import plan_memory
+from formulations.costs.plan_costs import plan_costs
 from formulations.errors import InstanceError
 from formulations.instance.workload import LayerRun
 from formulations.schedules.registry import held
@@ -28,9 +28,9 @@ def test_bytes_are_the_recorded_ones() -> Cases:
         moments = held("zb-h1", 3, 2, 4)
         bounds = np.array([[0, 1]]), np.array([[2, tables.num_layers]])
         need = [sums.need(way, moments, *bounds).tolist() for way in range(len(memory.kept))]
-        gpus = [list(parts) for replica in plan_memory(instance, plan) for parts in replica]
+        gpus = plan_costs(instance, plan).memory
         fixed = [memory.fixed_bytes, summary(layers), need]
-        yield name, [*fixed, ways, gpus[0], gpus[-1]]
+        yield name, [*fixed, ways, gpus[:, 0, 0].tolist(), gpus[:, -1, -1].tolist()]
 
 
 def test_equal_layers_count_each_in_what_a_step_may_keep() -> None:

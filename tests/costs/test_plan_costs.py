@@ -27,7 +27,8 @@ test_pages_suffice = pages_suffice(5, 12, 46)
 def test_costs_are_the_recorded_ones() -> Cases:
     for name, instance, plan, tables in drawn(5, 11, 12, 23, 46):
         costs, config = plan_costs(instance, plan), plan.config
-        arrays = [value for value in vars(costs).values() if isinstance(value, np.ndarray)]
+        figures = vars(costs) | {"memory": costs.memory_bytes}
+        arrays = [value for value in figures.values() if isinstance(value, np.ndarray)]
         ready = np.arange(config.pp)[:, None] * 1000
         rounding = rounding_error_ns(config, tables.num_layers, max(costs.micro_batches))
         yield name, summary([*arrays, synced_ns(costs, ready), costs.embedding_ns, rounding])

@@ -8,7 +8,8 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from formulations.costs.plan_costs import plan_costs, plan_memory
+from formulations.costs.memory import MemoryParts
+from formulations.costs.plan_costs import plan_costs
 from formulations.instance import Instance
 from formulations.plan import Plan
 from tests.oracles.cases import cases
@@ -56,10 +57,10 @@ def check_costs(seed: int) -> None:
 
 def check_memory(seed: int) -> None:
     for case in cases(seed):
-        memory = Memory(Places(*case))
-        for r, replica in enumerate(plan_memory(case.instance, case.plan)):
-            for k, parts in enumerate(replica):
-                assert memory.parts(k, r) == parts._asdict(), (seed, case.plan.config)
+        memory, costs = Memory(Places(*case)), plan_costs(case.instance, case.plan)
+        for k, r in np.ndindex(costs.limit_bytes.shape):
+            parts = MemoryParts(*costs.memory[:, k, r].tolist())
+            assert memory.parts(k, r) == parts._asdict(), (seed, case.plan.config)
 
 
 def check_layers(seed: int) -> None:
