@@ -23,10 +23,9 @@ Size. O(sum of Q_i) integers, as many literals, three times as many rows.
 """
 
 from collections.abc import Sequence
-from functools import partial
 from itertools import pairwise
 
-from formulations.models.model import Linear, Model, Pairs, Term, total_of, weighted
+from formulations.models.model import Linear, Model, Pairs, Term, negated, total_of, weighted
 from formulations.pipelines import Instantiation, InstantiationProblem
 
 
@@ -90,8 +89,8 @@ class InstantiationModel:
         exchange = model.time("exchange", max(longest_ns, default=0))
         for times, longest, any_ in zip(exchanges, longest_ns, self.any, strict=True):
             if any_:
-                time = weighted(times, literals)
-                model.at_most(8, time, exchange, any_[0], give_way=partial(int, longest))
+                time = weighted([*times, -longest], [*literals, negated(any_[0])])
+                model.at_most(8, time, exchange)
         return exchange
 
     def assignment(self, instantiation: Instantiation) -> Pairs:

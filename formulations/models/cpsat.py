@@ -11,7 +11,6 @@ from ortools.sat.python import cp_model
 
 from formulations.models.model import (
     Costs,
-    GiveWay,
     Linear,
     Literal,
     Model,
@@ -60,9 +59,7 @@ class CpSat(Model):
         constraint.linear.domain.extend(bounds)
         return constraint
 
-    def _row(
-        self, number: int, difference: Linear, conditions: Sequence[Linear], give_way: GiveWay
-    ) -> None:
+    def _row(self, number: int, difference: Linear, conditions: Sequence[Linear]) -> None:
         if len(conditions) == 1 and difference.constant > 0 and max(difference.terms.values()) < 0:
             # constant * literal <= rest: the same where the rest is >= 0, and tighter in the LP
             constant = difference.constant

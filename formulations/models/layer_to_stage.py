@@ -106,23 +106,6 @@ def excess(runs: Runs, first: Array, second: Array) -> int:
     return int(sums.max()) if len(sums) else 0
 
 
-def longest_path(stages: Sequence[tuple[Runs, Sequence[Array]]], num_layers: int) -> int:
-    """Largest total over all splits of the stages' sums; a stage takes its largest column.
-
-    `stages`: runs that it may be, and the columns [L] of the groups that may own it. The least M
-    by which a path of these weights can be taken back to 0. O(p L^2) steps.
-    """
-    best = np.full(num_layers + 1, -1, dtype=np.int64)
-    best[0] = 0
-    for runs, columns in stages:
-        sums = np.max([run_sums(runs, column) for column in columns], axis=0)
-        reached = best[runs[:, 0]]
-        following = np.full_like(best, -1)
-        np.maximum.at(following, runs[:, 1], np.where(reached < 0, -1, reached + sums))
-        best = following
-    return max(0, int(best[-1]))
-
-
 class Split:
     """`begun[k][l]`, see the header. runs: [S] those that every stage may be."""
 

@@ -4,8 +4,7 @@ Times are continuous: minimisation makes them whole. Coefficients are whole nano
 an engine that counts in floats is the backend's business.
 
 Big-M. By how much a row must give way when it does not apply:
-* a row under literals by the largest value that its variables' bounds leave it, or by less where
-  the formulation knows less (`give_way`);
+* a row under literals by the largest value that its variables' bounds leave it;
 * the row of option a of a choice by `Costs.excess(a, b)` where b holds. That is a maximum over the
   runs of layers that a stage may be, not a sum over all layers. It may be negative, and then the
   row is all the tighter;
@@ -21,7 +20,6 @@ import pulp
 
 from formulations.models.model import (
     Costs,
-    GiveWay,
     Key,
     Linear,
     Literal,
@@ -92,12 +90,9 @@ class Milp(Model):
         row = pulp.LpConstraint(self._expression(terms), sense, rhs=-constant)
         self.native.addConstraint(row, f"n{number}_{self.native.numConstraints()}")
 
-    def _row(
-        self, number: int, difference: Linear, conditions: Sequence[Linear], give_way: GiveWay
-    ) -> None:
+    def _row(self, number: int, difference: Linear, conditions: Sequence[Linear]) -> None:
         if conditions:
-            slack = self.upper(difference) if give_way is None else give_way()
-            if slack > 0:
+            if (slack := self.upper(difference)) > 0:
                 unmet = total_of(*map(negated, conditions))
                 self.at_most(number, weighted([1, -slack], [difference, unmet]), 0)
             return

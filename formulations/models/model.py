@@ -39,9 +39,6 @@ Row: TypeAlias = tuple[tuple[Literal, ...], Term]  #: a term, and the literals u
 #: Literals under which it counts, and options of which exactly one holds, with what they choose.
 Choice: TypeAlias = tuple[tuple[Literal, ...], Sequence[tuple[Literal, Any]]]
 
-#: By how much a row must give way at most where its literals do not hold.
-GiveWay: TypeAlias = Callable[[], int] | None
-
 Key = TypeVar("Key")
 Second = TypeVar("Second")
 
@@ -182,9 +179,7 @@ class Model(ABC):
     # Rows; `number` is that of the constraint in the header of the formulation
 
     @abstractmethod
-    def _row(
-        self, number: int, difference: Linear, conditions: Sequence[Linear], give_way: GiveWay
-    ) -> None:
+    def _row(self, number: int, difference: Linear, conditions: Sequence[Linear]) -> None:
         """Add `difference <= 0` under literals; see `at_most`."""
 
     @abstractmethod
@@ -199,25 +194,14 @@ class Model(ABC):
     def exactly_one(self, number: int, literals: Iterable[Linear]) -> None:
         """Exactly one of the literals holds."""
 
-    def at_most(
-        self,
-        number: int,
-        smaller: Term,
-        larger: Term,
-        *conditions: Literal,
-        give_way: GiveWay = None,
-    ) -> None:
-        """`smaller <= larger` whenever all conditions hold.
-
-        give_way: by so much less `smaller` surely is at most `larger`, if bounds of variables do
-        not tell as much.
-        """
+    def at_most(self, number: int, smaller: Term, larger: Term, *conditions: Literal) -> None:
+        """`smaller <= larger` whenever all conditions hold."""
         if any(isinstance(condition, int) and not condition for condition in conditions):
             return
         free = [condition for condition in conditions if isinstance(condition, Linear)]
         difference = weighted([1, -1], [smaller, larger])
         if isinstance(difference, Linear):
-            self._row(number, difference, free, give_way)
+            self._row(number, difference, free)
         elif difference > 0:
             self.some_of(number, (), *free)
 

@@ -32,8 +32,7 @@ Constraints.
 (4) Budget: step_time <= the step time that the limits allow; >= a bound that is known.
 (5) Cuts: step_time >= tail[d] + every known path to the last operation of d, for every replica
     whose share is the path's micro-batches, or more where paths hold for these too
-    (`formulations.decisions`). Added while solving. Where a path does not hold it gives way by the
-    longest such path over all splits.
+    (`formulations.decisions`). Added while solving.
 (22) Exclusion: at least one literal differs from those of a plan that is judged already.
 (25) With several chunks per device exactly one way[d][r][w]; replicas that are alike share theirs.
 Assumptions. All replicas share one split; even shares need dp to divide the number of
@@ -45,7 +44,6 @@ Size. O(S R J) variables and O(S R J L) rows beside the parts', O(C R) cut rows 
 """
 
 from collections.abc import Hashable, Iterator, Sequence
-from functools import partial
 from itertools import chain, pairwise
 
 import numpy as np
@@ -53,7 +51,7 @@ import numpy as np
 from formulations.costs.stage_costs import StageCosts
 from formulations.costs.tables import CostTables
 from formulations.decisions import ALL_FREE, Decisions, Given, PathCut
-from formulations.models.layer_to_stage import Split, longest_path, possible_runs
+from formulations.models.layer_to_stage import Split, possible_runs
 from formulations.models.microbatches import Shares
 from formulations.models.model import Literal, Model, Pairs, Term, negated, total_of, weighted
 from formulations.models.node_order import order_part
@@ -125,14 +123,7 @@ class OneConfig:
         for r, reached, more in self._cut_replicas(cut):
             times = [row[r] for row in chain.from_iterable(self._times.times)]
             path = weighted(counts, [*times, self._sends(cut, r), self.tail[cut.device]])
-            self.model.at_most(
-                5,
-                path,
-                self.step_time,
-                reached,
-                negated(more),
-                give_way=partial(self._longest, cut, r),
-            )
+            self.model.at_most(5, path, self.step_time, reached, negated(more))
         return True
 
     def _cut_replicas(self, cut: PathCut) -> Iterator[tuple[int, Literal, Literal]]:
@@ -156,18 +147,6 @@ class OneConfig:
         counts = cut.sends(self.tables.instance.search.blocking_sends)
         times = [self.order.send(k, replica, self.split) for k in range(len(counts))]
         return weighted(counts, times)
-
-    def _longest(self, cut: PathCut, replica: int) -> int:
-        """Longest that the path may be; the tail behind it is within the step anyway."""
-        tables, config, stages = self.tables, self.tables.config, []
-        forward, backward, *weight = tables.passes
-        passes = forward, backward + np.max(tables.recompute_ns, axis=0), *weight
-        for k, counts in enumerate(zip(*cut.operations, strict=True)):
-            times = np.sum([n * t for n, t in zip(counts, passes, strict=True)], axis=0)
-            slot = k % config.pp * config.dp + replica
-            columns = [times[:, j] for j, _ in self.order.types(slot)]
-            stages.append((self.split.runs[k], columns))
-        return longest_path(stages, tables.num_layers) + self.model.upper(self._sends(cut, replica))
 
     def assignment(self, decisions: Decisions) -> Pairs:
         """The literals that stand for decisions."""
