@@ -24,7 +24,7 @@ from formulations.plan import GRADIENTS_SPLIT, Configuration, Degrees, uniform_d
 from formulations.schedules.operations import sizes_of_groups
 from formulations.schedules.registry import SCHEDULES
 from formulations.space.launch import shard_choices, sync_choices, zero_choices
-from formulations.space.slots import alike_degrees, slot_degrees
+from formulations.space.slots import slot_degrees
 from formulations.units import powers_of_two
 
 Check = Callable[[], object]  #: raises to end a listing
@@ -69,21 +69,22 @@ def may_use(instance: Instance, vector: tuple[int, ...]) -> bool:
 def group_degrees(instance: Instance, vector: tuple[int, ...]) -> Iterator[tuple[Degrees, ...]]:
     """Degrees by node group, of groups that are not used those of the first that is.
 
-    Own ones by group: slots that fill its nodes. Groups of equal machines are not told apart.
+    Slots that fill its nodes; uniform ones are undivided. Groups of equal machines are not told
+    apart.
     """
     groups = instance.cluster.groups
     used = [j for j, count in enumerate(vector) if count]
-    if instance.search.degrees == "uniform":
-        for cp in instance.search.context_parallel:
-            for degrees in alike_degrees(instance, [groups[j] for j in used], cp):
-                yield uniform_degrees(instance, degrees.tp, cp)
-        return
     machines = [
         group.model_copy(update={"name": "", "nodes": vector[j]}) for j, group in enumerate(groups)
     ]
     alike = [(i, j) for i, j in combinations(used, 2) if machines[i] == machines[j]]
     for cp in instance.search.context_parallel:
         choices = [slot_degrees(instance, groups[j], cp) for j in used]
+        if instance.search.degrees == "uniform":
+            for degrees in choices[0]:
+                if degrees.parts == 1 and all(degrees in possible for possible in choices):
+                    yield uniform_degrees(instance, degrees.tp, cp)
+            continue
         for chosen in product(*choices):
             by_group = dict(zip(used, chosen, strict=True))
             sizes = {j: (degrees.tp, degrees.parts) for j, degrees in by_group.items()}

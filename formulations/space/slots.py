@@ -6,7 +6,7 @@ stage before, in the node that this has left GPUs of.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import product
 from math import gcd
 
@@ -27,38 +27,17 @@ from formulations.units import powers_of_two
 Owner = tuple[int, int]  #: slot, node group
 
 
-def tensor_degrees(instance: Instance, gpus: Iterable[int]) -> list[int]:
-    """Candidates for tp that divide the heads and these numbers of GPUs of a node."""
-    counts = (instance.workload.kv_heads, *gpus)
-    candidates = instance.search.tensor_parallel or powers_of_two(
-        max(g.gpus_per_node for g in instance.cluster.groups)
-    )
-    return [tp for tp in candidates if all(count % tp == 0 for count in counts)]
-
-
-def alike_degrees(instance: Instance, groups: Sequence[NodeGroup], cp: int) -> list[Degrees]:
-    """Undivided slots that fill nodes of all these groups."""
-    sizes = [group.gpus_per_node for group in groups]
-    return [
-        degrees
-        for tp in tensor_degrees(instance, sizes)
-        if shares_sequences(instance, degrees := Degrees(tp=tp, cp=cp))
-        and all(group.may_hold(tp, degrees.width) for group in groups)
-    ]
-
-
 def slot_degrees(instance: Instance, group: NodeGroup, cp: int) -> list[Degrees]:
     """Ways to share a stage among GPUs of a node of the group, in equal parts."""
-    gpus = group.gpus_per_node
-    slots = (
-        Degrees(tp=tp, parts=parts, cp=cp)
-        for tp in tensor_degrees(instance, [gpus])
-        for parts in range(1, gpus // tp + 1)
-    )
+    gpus, heads = group.gpus_per_node, instance.workload.kv_heads
+    largest = max(other.gpus_per_node for other in instance.cluster.groups)
     return [
         degrees
-        for degrees in slots
-        if group.may_hold(degrees.tp, degrees.width) and shares_sequences(instance, degrees)
+        for tp in instance.search.tensor_parallel or powers_of_two(largest)
+        if gpus % tp == 0 and heads % tp == 0
+        for parts in range(1, gpus // tp + 1)
+        if group.may_hold(tp, tp * parts * cp)
+        and shares_sequences(instance, degrees := Degrees(tp=tp, parts=parts, cp=cp))
     ]
 
 
