@@ -13,7 +13,7 @@ from solver.result import Status
 from tests import brute_force
 from tests.best_plans import judge, need_bytes, random_decisions
 from tests.conftest import present
-from tests.random_configs import WITH_NEW, random_optimum_ns, random_tables
+from tests.random_configs import WITH_NEW, cramped_tables, random_optimum_ns, random_tables
 from tests.seeds import each_of, one_each
 from tests.twins import MILP, TWINS, Twin, check_sizes, solved, with_first_cuts
 
@@ -80,3 +80,10 @@ def test_milp_exclusion_leaves_out_one_plan(seed: int) -> None:
         left.remove(decisions)
         built.exclude(decisions)
     assert not left
+
+
+def test_models_of_scarce_memory_are_the_recorded_ones() -> None:
+    """Least runs of layers that recompute for so long: what a stage holds decides its time."""
+    for schedule in ("1f1b", "interleaved", "zb-h1"):
+        drawn = {f"{schedule} {seed}": cramped_tables(seed, schedule) for seed in range(4)}
+        check_sizes("stage_times", drawn)
