@@ -96,26 +96,6 @@ class StageCosts:
         """Per way [n, J] backward ns beyond the least, before each layer boundary."""
         return [sums_before(extra, axis=0) for extra in self.tables.recompute_ns]
 
-    @cached_property
-    def forward(self) -> Array:
-        """[n, J] ns before each layer boundary, per micro-batch: a stage takes the difference."""
-        return sums_before(self.tables.forward_ns, axis=0)
-
-    @cached_property
-    def backward(self) -> Array:
-        """[n, J] the same of the backward pass, where as little is recomputed as may be."""
-        return sums_before(self.tables.backward_ns, axis=0)
-
-    @cached_property
-    def weight(self) -> Array:
-        """[n, J] of that, for weight gradients."""
-        return sums_before(self.tables.weight_ns, axis=0)
-
-    @cached_property
-    def optimizer(self) -> Array:
-        """[n, J] the same of the optimizer, per step."""
-        return sums_before(self.tables.optimizer_ns, axis=0)
-
     @property
     def has_choice(self) -> bool:
         """Whether stages of the configuration may differ in what they recompute."""

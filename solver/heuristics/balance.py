@@ -9,12 +9,12 @@ from itertools import pairwise
 
 import numpy as np
 
+from formulations.costs.intervals import sums_before
 from formulations.costs.placement import Placer
 from formulations.costs.plan_costs import PlanCosts, split_costs
 from formulations.costs.stage_costs import NEVER, StageCosts
 from formulations.costs.tables import Array, CostTables
 from formulations.decisions import even_shares, least_ends
-from formulations.schedules.registry import SCHEDULES
 from formulations.space.slots import runs_order
 from solver.graph.placements import Columns, chunk_memory
 from solver.graph.problem import ChunkMemory, Intervals, Mask, distinct
@@ -35,9 +35,10 @@ class SplitSpace:
 
     def __init__(self, tables: CostTables) -> None:
         self.tables, self.stages = tables, StageCosts(tables)
-        self.forward, self.backward = self.stages.forward, self.stages.backward
+        self.forward = sums_before(tables.forward_ns, axis=0)
+        self.backward = sums_before(tables.backward_ns, axis=0)
         self.work = self.forward + self.backward
-        self.optimizer = self.stages.optimizer
+        self.optimizer = sums_before(tables.optimizer_ns, axis=0)
         self.least_ends = np.array(least_ends(tables))
         self._farthest: dict[tuple[int, int, int], Array] = {}
 
@@ -73,10 +74,7 @@ class SplitSpace:
     @cached_property
     def passes(self) -> tuple[Array, ...]:
         """[n, J] times of each kind of operation."""
-        if not SCHEDULES[self.tables.config.schedule].splits_backward:
-            return self.forward, self.backward
-        weight = self.stages.weight
-        return self.forward, self.backward - weight, weight
+        return tuple(sums_before(table, axis=0) for table in self.tables.passes)
 
     @cached_property
     def columns(self) -> Columns:
