@@ -301,7 +301,7 @@ def uniform_plan(
     """
     groups = instance.cluster.node_groups
     slots = [(groups[g.node], g) for g in slots_of_order(instance, config.degrees, order)]
-    devices = [slots[k * config.dp :][: config.dp] for k in range(config.pp)]
+    devices = [slots[i : i + config.dp] for i in range(0, len(slots), config.dp)]
     return plan_on(config, devices, config.degrees, boundaries, micro_batches, recomputed)
 
 

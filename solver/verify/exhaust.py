@@ -343,14 +343,14 @@ class Trial:
     ) -> list[int] | None:
         """Micro-batches of replicas that have so many at most; None if they are too slow."""
         fewest, total = self.stages.least, self.stages.total
-        names = "forward_ns", "backward_ns", "weight_ns", "send_ns", "memory_bytes", "limit_bytes"
+        names = "forward_ns", "backward_ns", "weight_ns", "send_ns", "memory", "limit_bytes"
         for r in range(self.config.dp):
             # one by one: of ZB-H1, fewer micro-batches may take longer
             while True:
                 # replica r alone; with fewer micro-batches it may recompute less
                 plan = self.prover.plan(self.config, order, ends, upper_shares)
                 costs = plan_costs(self.instance, plan)
-                columns = {name: getattr(costs, name)[:, r : r + 1] for name in names}
+                columns = {name: getattr(costs, name)[..., r : r + 1] for name in names}
                 alone = replace(costs, micro_batches=(upper_shares[r],), **columns)
                 if step_time_ns(alone) < self.below_ns:
                     break
