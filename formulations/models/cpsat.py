@@ -5,6 +5,7 @@ Times are integers. Nothing may exceed `HORIZON_NS`, 52 days.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import product
 from typing import Any
 
 from ortools.sat.python import cp_model
@@ -124,18 +125,12 @@ class CpSat(Model):
         seconds: Mapping[Any, Literal] | None = None,
         holds: tuple[Literal, ...] = (),
     ) -> list[Row]:
-        """Each option's cost under its literal; and what none is below."""
-        pairs_of_option = list(options)
-        pairs: Iterable[tuple[Any, Literal]] = [(None, 1)] if seconds is None else seconds.items()
-        rows: list[Row] = [
-            ((literal, second, *holds), costs.values[key if seconds is None else (key, number)])
-            for literal, key in pairs_of_option
-            for number, second in pairs
-            if costs.largest[key if seconds is None else (key, number)]
-        ]
-        if costs.floor is not None and len(pairs_of_option) > 1:
-            rows.append((holds, costs.floor()))
-        return rows
+        """Each option's cost under its literal."""
+        chosen: list[tuple[tuple[Literal, ...], Any]] = [((own,), key) for own, key in options]
+        if seconds is not None:
+            pairs = product(chosen, seconds.items())
+            chosen = [((*own, other), (key, number)) for (own, key), (number, other) in pairs]
+        return [((*own, *holds), costs.values[key]) for own, key in chosen if costs.largest[key]]
 
     def _is_value(self, term: Linear) -> bool:
         return True

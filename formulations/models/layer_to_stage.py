@@ -178,7 +178,6 @@ class Split:
             {key: self.device_sum(stages, values) for key, values in times.items()},
             lambda a, b: exceed(times[a], times[b]),
             {key: exceed(values, nothing) for key, values in times.items()},
-            lambda: self.device_sum(stages, np.min([*times.values()], axis=0)),
         )
 
     def message_ns(self, tables: CostTables, times_ns: Sequence[int], stage: int) -> Term:

@@ -12,21 +12,19 @@ Big-M. By how much a row must give way when it does not apply:
   of the choices (Balas 1979, Disjunctive programming).
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import product
 from typing import Any
 
 import pulp
 
 from formulations.models.model import (
     Costs,
-    Key,
     Linear,
     Literal,
     Model,
     Pairs,
     Row,
-    Second,
     Solution,
     Term,
     Variable,
@@ -34,34 +32,6 @@ from formulations.models.model import (
     total_of,
     weighted,
 )
-
-
-def choice_slack(
-    key: Key, literals: Mapping[Key, Literal], excess: Callable[[Key, Key], int]
-) -> Term:
-    """What the row of option `key` gives way when another option holds; exactly one does."""
-    rest = [option for option in literals if option != key]
-    return weighted([excess(key, option) for option in rest], [literals[o] for o in rest])
-
-
-def pair_slack(
-    first: Key,
-    second: Second,
-    firsts: Mapping[Key, Literal],
-    seconds: Mapping[Second, Literal],
-    excess: Callable[[tuple[Key, Second], tuple[Key, Second]], int],
-) -> Term:
-    """The same for terms of two choices at once, of which exactly one each holds.
-
-    Proof. With (f, s) in place of (first, second), going there over (f, second):
-    term(first, second) - term(f, s) <= excess((first, second), (f, second))
-    + max over g of excess((g, second), (g, s)).
-    """
-    along = choice_slack(first, firsts, lambda a, b: excess((a, second), (b, second)))
-    across = choice_slack(
-        second, seconds, lambda a, b: max(excess((key, a), (key, b)) for key in firsts)
-    )
-    return total_of(along, across)
 
 
 class Milp(Model):
@@ -143,27 +113,32 @@ class Milp(Model):
 
         Proof for `holds`. A row is at most the cost of the options that hold: what it gives way is
         at least what its own exceed them by. So the largest cost takes it back to 0.
+        Proof for pairs. With (f, s) in place of (a, b), going there over (f, b):
+        cost(a, b) - cost(f, s) <= excess((a, b), (f, b)) + max over g of excess((g, b), (g, s)).
         """
         literals = dict[Any, Literal]()
         for literal, key in options:
             literals[key] = total_of(literals[key], literal) if key in literals else literal
-        slacks: dict[Any, Callable[[], Term]] = {
-            key: partial(choice_slack, key, literals, costs.excess) for key in literals
-        }
+        excess, keys = costs.excess, [*literals]
         if seconds is not None:
-            slacks = {
-                (a, b): partial(pair_slack, a, b, literals, seconds, costs.excess)
-                for a in literals
-                for b in seconds
-                if costs.largest[a, b]
-            }
-        numbers = [cost for key in slacks if isinstance(cost := costs.values[key], int)]
-        if seconds is None and len(numbers) == len(slacks):
+            keys = [pair for pair in product(literals, seconds) if costs.largest[pair]]
+        values = [costs.values[key] for key in keys]
+        numbers = [cost for cost in values if isinstance(cost, int)]
+        if seconds is None and len(numbers) == len(values):
             terms = [weighted(numbers, literals.values())]
         else:
-            values = costs.values
-            terms = [weighted([1, -1], [values[key], slack()]) for key, slack in slacks.items()]
-        largest = max((costs.largest[key] for key in slacks), default=0)
+            # A row gives way to each of the other options; exactly one of each choice holds
+            terms = list[Term]()
+            for key, cost in zip(keys, values, strict=True):
+                if seconds is None:
+                    slacks = [excess(key, option) for option in literals]
+                else:
+                    _, b = key
+                    slacks = [excess(key, (f, b)) for f in literals]
+                    slacks += [max(excess((g, b), (g, s)) for g in literals) for s in seconds]
+                ways = [*literals.values(), *(seconds or {}).values()]
+                terms.append(weighted([1, *(-slack for slack in slacks)], [cost, *ways]))
+        largest = max((costs.largest[key] for key in keys), default=0)
         unmet = total_of(*map(negated, holds))
         return [((), weighted([1, -largest], [term, unmet])) for term in terms]
 

@@ -40,7 +40,6 @@ Row: TypeAlias = tuple[tuple[Literal, ...], Term]  #: a term, and the literals u
 Choice: TypeAlias = tuple[tuple[Literal, ...], Sequence[tuple[Literal, Any]]]
 
 Key = TypeVar("Key")
-Second = TypeVar("Second")
 
 
 def weighted(values: Iterable[int], terms: Iterable[Term]) -> Term:
@@ -72,13 +71,12 @@ class Costs(Generic[Key]):
     """Costs >= 0 of alternatives.
 
     excess(a, b): the least M with cost of a - M <= cost of b, whatever the rest of the model says.
-    largest: the largest cost that each may have. floor: what none is below.
+    largest: the largest cost that each may have.
     """
 
     values: Mapping[Key, Term]
     excess: Callable[[Key, Key], int]
     largest: Mapping[Key, int]
-    floor: Callable[[], Term] | None = None
 
     @property
     def upper(self) -> int:
