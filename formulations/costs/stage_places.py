@@ -19,23 +19,17 @@ from formulations.instance import Instance
 from formulations.plan import ByPlace, Configuration, Place
 
 
-def with_places(
-    instance: Instance, config: Configuration, places: Sequence[Place]
-) -> tuple[Instance, Configuration]:
-    """Instance and configuration whose node groups are the places [C]."""
-    groups = tuple(instance.cluster.groups[j] for j, _ in places)
-    degrees = tuple(degrees for _, degrees in places)
-    nodes_used = tuple(config.nodes_used[j] for j, _ in places)
-    by_place = config.but(degrees=degrees, nodes_used=nodes_used)
-    return instance.but(cluster={"groups": groups}), by_place
-
-
 def stage_tables(
     instance: Instance, config: Configuration, places: tuple[Place, ...]
 ) -> CostTables:
-    """Tables by place of a configuration in which every stage has its own degrees."""
+    """Tables by place [C] of a configuration in which every stage has its own degrees."""
     instance = instance.on(config.nodes_used)
-    tables = build_tables(*with_places(instance, config, places))
+    groups = tuple(instance.cluster.groups[j] for j, _ in places)
+    degrees = tuple(degrees for _, degrees in places)
+    nodes_used = tuple(config.nodes_used[j] for j, _ in places)
+    # The instance and the configuration whose node groups are the places
+    with_places = instance.but(cluster={"groups": groups})
+    tables = build_tables(with_places, config.but(degrees=degrees, nodes_used=nodes_used))
     return replace(tables, by_place=ByPlace(instance, config, places))
 
 

@@ -121,22 +121,18 @@ class Split:
         self._totals: dict[tuple[int, bytes], Term] = {}
         for row in self._begun:
             for first, second in pairwise(row):
-                self._imply(6, first, second)
+                self.model.implies(6, first, second)
         earliest_end = least_ends(tables)
         for row, following in pairwise(self._begun):
             for start in range(1, self.num_layers):
                 if (end := earliest_end[start]) <= self.num_layers:
-                    self._imply(7, following[end - 1], row[start - 1])
+                    self.model.implies(7, following[end - 1], row[start - 1])
 
     def _literal(self, stage: int, layer: int) -> Literal:
         starts = self.runs[stage][:, 0]
         if not len(starts) or layer < starts.min():
             return 0
         return 1 if layer >= starts.max() else self.model.literal(f"begun_{stage}_{layer}")
-
-    def _imply(self, number: int, first: Literal, second: Literal) -> None:
-        if not (isinstance(first, int) and isinstance(second, int)):
-            self.model.implies(number, first, second)
 
     def begun(self, stage: int, layer: int) -> Literal:
         """Whether a stage starts at a layer or before it; stage S never does."""
