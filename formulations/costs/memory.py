@@ -231,7 +231,6 @@ class HeldBytes:
         self.static = sums_before(memory.static_bytes)
         self.put_off = sums_before(memory.put_off_bytes)
         self.activation = [sums_before(way.activation_bytes) for way in memory.kept]
-        self.least_kept = sums_before(np.min([way.activation_bytes for way in memory.kept], axis=0))
 
     @cached_property
     def largest(self) -> list[Array]:
@@ -240,17 +239,11 @@ class HeldBytes:
 
     def need(self, way: int, moments: Moments, start: Array, end: Array) -> Array:
         """[N] bytes of devices with chunks [v, N] that all recompute in a way, at their fullest."""
-        need: Array = (self.static[end] - self.static[start]).sum(axis=0)
-        need += self.kept(self.activation[way], moments, start, end)
-        need += self.largest[way][start, end].max(axis=0)
-        return need
-
-    def kept(self, kept: Array, moments: Moments, start: Array, end: Array) -> Array:
-        """[N] bytes of activations at the fullest moment; kept: [n] before each boundary."""
-        counts = np.array(moments)
+        counts, kept = np.array(moments), self.activation[way]
         activations = counts[:, : len(start)] @ (kept[end] - kept[start])
         if counts[:, -1].any():
             waiting = (self.put_off[end] - self.put_off[start]).sum(axis=0)
             activations = activations + counts[:, -1:] * waiting
-        largest: Array = activations.max(axis=0)
-        return largest
+        static = (self.static[end] - self.static[start]).sum(axis=0)
+        need: Array = static + activations.max(axis=0) + self.largest[way][start, end].max(axis=0)
+        return need

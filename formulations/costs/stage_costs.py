@@ -39,11 +39,11 @@ from formulations.plan import Recomputed
 from formulations.schedules.registry import Moments, held, stage_moments
 
 
-def least_recomputed(tables: CostTables, layers: tuple[int, int]) -> Recomputed:
-    """What a stage recomputes if memory is no object."""
-    way = tables.config.recompute[0]
+def least_recomputed(tables: CostTables, layers: tuple[int, int], way: int = 0) -> Recomputed:
+    """What a stage recomputes if memory is no object, or in all blocks in a way, by number."""
     blocks = int(tables.is_block[slice(*layers)].sum())
-    return Recomputed(way=way, blocks=0 if way == "none" else blocks)
+    name = tables.config.recompute[way if blocks else 0]  # without blocks all are alike
+    return Recomputed(way=name, blocks=0 if name == "none" else blocks)
 
 
 def recomputed_ns(
@@ -164,14 +164,8 @@ class StageCosts:
             moments = self.moments(device, micro_batches)
             return [self.recomputed_of(group, moments, layers) for layers in chunks]
         start, end = np.array(chunks).T[..., None]
-        way, fits = self.way_of_chunks(device, group, micro_batches, start, end)
-        if not self.has_choice or not fits[0]:
-            return [least_recomputed(self.tables, layers) for layers in chunks]
-        recomputed = list[Recomputed]()
-        for blocks in self.tables.num_blocks(start, end)[:, 0].tolist():
-            name = self.ways[int(way[0]) if blocks else 0]  # without blocks all are alike
-            recomputed.append(Recomputed(way=name, blocks=0 if name == "none" else blocks))
-        return recomputed
+        way, _ = self.way_of_chunks(device, group, micro_batches, start, end)
+        return [least_recomputed(self.tables, layers, int(way[0])) for layers in chunks]
 
     def recomputed_of(self, group: int, moments: Moments, layers: tuple[int, int]) -> Recomputed:
         """The same of a stage that has a device for itself and holds so much."""
@@ -211,14 +205,10 @@ class StageCosts:
         """[3, N] what stages [N] recompute on a GPU of the group that holds so much.
 
         Backward ns beyond the config's least, NEVER where nothing fits; way, by number; blocks.
-        Looked at are those without room that have some if nothing but the least is kept.
         """
-        sums, room = self._held[group], self._room(group)
         extra, blocks = self._in_all_blocks(0, group, moments, start, end)
         way = np.zeros_like(extra)
-        least_bytes = sums.static[end] - sums.static[start]
-        least_bytes += sums.kept(sums.least_kept, moments, start[None], end[None])
-        without = np.flatnonzero((extra >= NEVER) & (least_bytes <= room))
+        without = np.flatnonzero(extra >= NEVER)
         if len(self.ways) == 1 or not len(without):
             return np.stack([extra, way, blocks])
         bounds = start[without], end[without]

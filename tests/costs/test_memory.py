@@ -24,7 +24,7 @@ def test_bytes_are_the_recorded_ones() -> Cases:
         memory, sums = tables.memory[0], HeldBytes(tables.memory[0])
         ways = [[*map(summary, kept[1:])] for kept in memory.kept]
         layers = [memory.parameters, memory.experts, memory.static_bytes, memory.put_off_bytes]
-        layers += [sums.least_kept, *sums.largest, capacity_bytes(instance)]
+        layers += [*sums.largest, capacity_bytes(instance)]
         moments = held("zb-h1", 3, 2, 4)
         bounds = np.array([[0, 1]]), np.array([[2, tables.num_layers]])
         need = [sums.need(way, moments, *bounds).tolist() for way in range(len(memory.kept))]
