@@ -92,39 +92,6 @@ def group_degrees(instance: Instance, vector: tuple[int, ...]) -> Iterator[tuple
                 yield tuple(by_group.get(j, chosen[0]) for j in range(len(vector)))
 
 
-def expert_degrees(
-    instance: Instance, degrees: tuple[Degrees, ...], dp: int, vector: tuple[int, ...]
-) -> list[tuple[int, Literal[1] | None]]:
-    """Pairs of GPUs that may share the experts of a stage, and that split each: `Config.etp`.
-
-    On node groups with equal degrees in one zone, in several zones those of a node alone; beside
-    tensor groups only where these split the sequence (Megatron-LM, arguments.py); not on joined
-    nodes.
-    """
-    groups, search = instance.cluster.groups, instance.search
-    used = [j for j, count in enumerate(vector) if count]
-    first, zones = degrees[used[0]], {groups[j].zone for j in used}
-    wide, alike = any(degrees[j].tp > 1 for j in used), all(degrees[j] == first for j in used)
-    free = alike and not instance.cluster.has_joined_nodes
-    free &= instance.splits_sequence(first.tp) or not wide
-    pairs: list[tuple[int, Literal[1] | None]] = []
-    if "tp" in search.expert_tensor_parallel or not wide:
-        pairs = [(ep, None) for ep in search.expert_parallel if ep == 1 or free]
-    if 1 in search.expert_tensor_parallel and wide and free and instance.workload.experts:
-        pairs += [(ep, 1) for ep in search.expert_parallel]
-    return [
-        (ep, etp)
-        for ep, etp in pairs
-        if (ep == 1 or instance.workload.experts > 0)
-        and instance.workload.experts % ep == 0
-        and dp * first.width // (etp or first.tp) % ep == 0
-        and (
-            len(zones) == 1
-            or all(groups[j].gpus_per_node // (etp or first.tp) % ep == 0 for j in used)
-        )
-    ]
-
-
 def micro_batches(instance: Instance) -> list[int]:
     """Candidates for the micro-batch size that divide the global batch."""
     candidates = instance.search.micro_batch or powers_of_two(MAX_MICRO_BATCH)
@@ -141,24 +108,6 @@ def longest_pipeline(instance: Instance) -> int:
     """Most stages that the layers fill and the target runs."""
     longest = _most_chunks(instance)
     return min(longest, TARGETS[instance.search.target].most_stages(instance.workload) or longest)
-
-
-def schedules_of(
-    instance: Instance, pp: int, share: int
-) -> Iterator[tuple[ScheduleName, int, int | None]]:
-    """Schedules with their `Chunking`, for `share` micro-batches per replica.
-
-    Interleaving needs several devices, a block per chunk, and groups as Megatron-LM asks.
-    """
-    search, longest = instance.search, _most_chunks(instance)
-    sizes = [None if size == "pp" else size for size in search.microbatch_group]
-    for schedule in search.schedule:
-        if not SCHEDULES[schedule].interleaves:
-            yield schedule, 1, None
-        elif search.micro_batches == "even" and pp > 1:
-            chunks = [v for v in search.virtual_pipeline if pp * v <= longest]
-            groups = sizes_of_groups(pp, share, sizes)
-            yield from ((schedule, v, group) for v in chunks for group in groups)
 
 
 def recompute_ways(instance: Instance, zero: ZeroStage) -> Iterator[tuple[Recompute, ...]]:
@@ -235,15 +184,6 @@ class PlanSpace:
 
     instance: Instance
 
-    def configs(self, check: Check = lambda: None) -> Iterator[Configuration]:
-        """The whole plan space; `check` as of `node_vectors`."""
-        for vector in node_vectors(self.instance, check):
-            yield from self.configs_of(vector)
-
-    def configs_of(self, vector: Nodes) -> Iterator[Configuration]:
-        """All configurations that use exactly these nodes."""
-        yield from PlanSpace(self.instance.on(vector))._completed(_Fields(vector), 0)
-
     def departure(self, config: Configuration) -> Departure | None:
         """Where a configuration leaves the plan space; None for one of `configs`."""
         vector = config.nodes_used
@@ -285,7 +225,7 @@ class PlanSpace:
             (("recompute",), lambda chosen: zip(recompute_ways(instance, chosen.zero))),
         )
 
-    def _completed(self, chosen: _Fields, level: int) -> Iterator[Configuration]:
+    def completed(self, chosen: _Fields, level: int) -> Iterator[Configuration]:
         """All configurations that are decided as this one on the levels before."""
         if level == len(self._levels):
             yield chosen.config
@@ -293,7 +233,7 @@ class PlanSpace:
         fields, choices = self._levels[level]
         for values in choices(chosen):
             further = chosen._replace(**dict(zip(fields, values, strict=True)))
-            yield from self._completed(further, level + 1)
+            yield from self.completed(further, level + 1)
 
     def _degrees(self, vector: Nodes) -> Iterator[tuple[Degrees, ...]]:
         """By node group; none of a configuration in which stages have their own.
@@ -332,10 +272,34 @@ class PlanSpace:
             if listed and any(self._micro_batches(chosen._replace(dp=dp))):
                 yield dp, pp
 
-    def _experts(self, chosen: _Fields) -> Sequence[tuple[int, int | None]]:
+    def _experts(self, chosen: _Fields) -> Iterator[tuple[int, Literal[1] | None]]:
+        """Pairs of GPUs that may share the experts of a stage, and that split each: `Config.etp`.
+
+        On node groups with equal degrees in one zone, in several zones those of a node alone;
+        beside tensor groups only where these split the sequence (Megatron-LM, arguments.py); not on
+        joined nodes.
+        """
         if not chosen.degrees:
-            return [(1, None)]
-        return expert_degrees(self.instance, chosen.degrees, chosen.dp, chosen.nodes_used)
+            yield 1, None
+            return
+        instance, search = self.instance, self.instance.search
+        experts, cluster = instance.workload.experts, instance.cluster
+        used = [j for j, count in enumerate(chosen.nodes_used) if count]
+        first, wide = chosen.degrees[used[0]], any(chosen.degrees[j].tp > 1 for j in used)
+        free = all(chosen.degrees[j] == first for j in used) and not cluster.has_joined_nodes
+        free &= instance.splits_sequence(first.tp) or not wide
+        pairs: list[tuple[int, Literal[1] | None]] = []
+        if "tp" in search.expert_tensor_parallel or not wide:
+            pairs = [(ep, None) for ep in search.expert_parallel if ep == 1 or free]
+        if 1 in search.expert_tensor_parallel and wide and free and experts:
+            pairs += [(ep, 1) for ep in search.expert_parallel]
+        for ep, etp in pairs:
+            lanes = etp or first.tp
+            divides = experts % ep == 0 and chosen.dp * first.width // lanes % ep == 0
+            in_zone = len({cluster.groups[j].zone for j in used}) == 1
+            in_nodes = all(cluster.groups[j].gpus_per_node // lanes % ep == 0 for j in used)
+            if (ep == 1 or experts > 0) and divides and (in_zone or in_nodes):
+                yield ep, etp
 
     @cached_property
     def _sizes(self) -> list[int]:
@@ -363,18 +327,29 @@ class PlanSpace:
             if fits and not any(b // n in self._sizes for n in twins):
                 yield b
 
-    def _schedules(self, chosen: _Fields) -> Iterable[tuple[ScheduleName, int, int | None]]:
-        if not chosen.degrees:
-            return [(name, 1, None) for name in plain_schedules(self.instance.search)]
-        total = self.instance.workload.global_batch // chosen.micro_batch
-        return schedules_of(self.instance, chosen.pp, total // chosen.dp)
+    def _schedules(self, chosen: _Fields) -> Iterator[tuple[ScheduleName, int, int | None]]:
+        """Schedules with their `Chunking`; plain ones where every stage has its own degrees.
+
+        Interleaving needs several devices, a block per chunk, and groups as Megatron-LM asks.
+        """
+        search, pp, longest = self.instance.search, chosen.pp, _most_chunks(self.instance)
+        share = self.instance.workload.global_batch // chosen.micro_batch // chosen.dp
+        sizes = [None if size == "pp" else size for size in search.microbatch_group]
+        for schedule in search.schedule if chosen.degrees else plain_schedules(search):
+            if not SCHEDULES[schedule].interleaves:
+                yield schedule, 1, None
+            elif search.micro_batches == "even" and pp > 1:
+                chunks = [v for v in search.virtual_pipeline if pp * v <= longest]
+                groups = sizes_of_groups(pp, share, sizes)
+                yield from ((schedule, v, group) for v in chunks for group in groups)
 
 
 def configs(instance: Instance, check: Check = lambda: None) -> Iterator[Configuration]:
     """The whole plan space; `check` as of `node_vectors`."""
-    return PlanSpace(instance).configs(check)
+    for vector in node_vectors(instance, check):
+        yield from configs_of(instance, vector)
 
 
 def configs_of(instance: Instance, vector: Nodes) -> Iterator[Configuration]:
     """All configurations that use exactly these nodes."""
-    return PlanSpace(instance).configs_of(vector)
+    return PlanSpace(instance.on(vector)).completed(_Fields(vector), 0)

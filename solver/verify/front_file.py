@@ -22,7 +22,7 @@ import numpy as np
 from formulations.costs.renting import Terms, chooses_terms, worthwhile_terms
 from formulations.instance import Instance
 from formulations.instance.instance import Counts, Family
-from formulations.space import PlanSpace
+from formulations.space import PlanSpace, configs_of
 from formulations.units import NANOSECONDS_PER_SECOND, SECONDS_PER_HOUR, seconds
 from solver.front_document import ClusterRecord, FrontDocument, PointDocument, TermsDocument
 from solver.interrupt import Deadline
@@ -181,7 +181,7 @@ class _Front:
             below_ns = min(bounds)
             for used in self.fastest.uses(record.nodes):
                 if (record.nodes, used) not in in_plan_files:
-                    for config in space.configs_of(used):
+                    for config in configs_of(space.instance, used):
                         claims.append(Claim(len(claims), config, below_ns, record.bound_ns is None))
                         nodes_of.append(record.nodes)
 

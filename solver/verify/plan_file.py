@@ -16,7 +16,7 @@ from formulations.costs.plan_costs import plan_costs
 from formulations.instance import Instance
 from formulations.instance.targets import TARGETS
 from formulations.plan import Configuration, Plan
-from formulations.space import PlanSpace
+from formulations.space import PlanSpace, configs
 from formulations.space.configurations import may_use
 from formulations.units import NANOSECONDS_PER_SECOND, seconds
 from solver.document import PlanDocument, config_counts
@@ -153,7 +153,7 @@ def check_log(
 ) -> LogSummary | None:
     """Checks the log of a document; None if it has none, so that nothing is proved."""
     findings.compare("configs", document.configs, config_counts(document.closed_configs))
-    if not document.closed_configs and any(True for _ in space.configs()):
+    if not document.closed_configs and any(True for _ in configs(space.instance)):
         findings.note("no log of closed configurations: nothing is proved of other plans")
         return None
     prover = Prover(space)
@@ -178,7 +178,7 @@ def _check_coverage(
     """Every config once; returns those of the plan space, up to one more than there are records."""
     number = len(document.closed_configs)
     # a file may ask for more than can be listed
-    expected = Counter(islice(space.configs(), number + 1))
+    expected = Counter(islice(configs(space.instance), number + 1))
     closed = Counter(record.config for record in document.closed_configs)
     surplus = closed - expected if expected.total() <= number else Counter[Configuration]()
     for what, wrong in (

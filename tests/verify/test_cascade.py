@@ -10,7 +10,7 @@ from formulations.costs.tables import build_tables
 from formulations.errors import InstanceError
 from formulations.instance import Link
 from formulations.instance.load import load_family
-from formulations.space import PlanSpace, configs
+from formulations.space import PlanSpace, configs, configs_of
 from solver.document import PlanDocument
 from solver.interrupt import Deadline
 from solver.options import SolveOptions
@@ -129,7 +129,7 @@ def test_bug_nodes_of_a_single_lane_were_dealt_out(monkeypatch: pytest.MonkeyPat
     prover = Prover(PlanSpace(family.instance))
     config = next(
         config
-        for config in prover.space.configs_of((1, 7))
+        for config in configs_of(family.instance, (1, 7))
         if (config.dp, config.pp, config.zero) == (4, 16, 0)
     )
     monkeypatch.setattr(cascade, "exhaust_lanes", None)
