@@ -98,7 +98,6 @@ def step_time(costs: PlaceCosts, template: Template, micro_batches: int) -> int:
     times = TemplateCosts(
         schedule=places.schedule,
         blocking_sends=places.blocking,
-        tied=places.tied,
         forward_ns=places.forward[layers],
         backward_ns=places.backward[layers] + np.array(again),
         send_ns=_of_sides(places.send, sides),

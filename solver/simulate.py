@@ -166,7 +166,7 @@ def pipeline_end_ns(costs: TemplateCosts, last: Array) -> Array:
     Tied embeddings and optimizer follow; what goes on between pipelines is not counted.
     """
     ready = last.copy()
-    if costs.tied:
+    if costs.embedding_ns:
         ready[[0, -1]] = np.maximum(ready[0], ready[-1]) + costs.embedding_ns
     end_ns: Array = (ready + costs.optimizer_ns[:, None]).max(axis=0)
     return end_ns
@@ -244,7 +244,7 @@ def _tail_operations(costs: PlanCosts, ready: Array) -> list[Operation]:
     synced = ready + costs.sync_ns
     start = synced.copy()
     spans = [("sync", k, ready[k], synced[k]) for k in range(len(ready))]
-    if costs.tied:
+    if costs.embedding_ns:
         begin = max(synced[0], synced[-1])
         start[[0, -1]] = begin + costs.embedding_ns
         spans += [("embedding", k, begin, start[k]) for k in (0, len(ready) - 1)]

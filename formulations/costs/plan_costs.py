@@ -33,7 +33,6 @@ class PlanCosts:
     config: Configuration
     micro_batches: tuple[int, ...]
     blocking_sends: bool
-    tied: bool
     forward_ns: Array
     backward_ns: Array
     weight_ns: Array
@@ -55,7 +54,7 @@ class PlanCosts:
 def synced_ns(costs: PlanCosts, ready: Array) -> Array:
     """End of gradient sync and tied embeddings, given that of the last backwards; [p, ..]."""
     synced: Array = ready + costs.sync_ns.reshape(-1, *(1,) * (ready.ndim - 1))
-    if costs.tied:
+    if costs.embedding_ns:
         synced[[0, -1]] = np.maximum(synced[0], synced[-1]) + costs.embedding_ns
     return synced
 
@@ -106,7 +105,6 @@ def split_costs(
         config=config,
         micro_batches=micro_batches,
         blocking_sends=tables.instance.search.blocking_sends,
-        tied=tables.tied,
         forward_ns=per_slot(tables.forward_ns),
         backward_ns=per_slot(tables.backward_ns) + extra,
         weight_ns=per_slot(tables.weight_ns),

@@ -45,7 +45,6 @@ class TemplateCosts:
 
     schedule: ScheduleName
     blocking_sends: bool
-    tied: bool
     forward_ns: Array
     backward_ns: Array
     send_ns: Array
@@ -127,7 +126,6 @@ def template_costs(instance: Instance, strategy: Strategy, template: Template) -
     return TemplateCosts(
         schedule=strategy.schedule,
         blocking_sends=instance.search.blocking_sends,
-        tied=by_stage[0].tied,
         forward_ns=sums("forward_ns"),
         backward_ns=sums("backward_ns") + np.array(again, dtype=np.int64),
         send_ns=_sends(by_stage, template, 1),

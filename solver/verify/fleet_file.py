@@ -274,7 +274,7 @@ class _Kind:
 
 def stage_lines(costs: TemplateCosts) -> tuple[tuple[int, int], ...]:
     """(t_k, w_k) per stage, in ns, and with 1F1B another per stage; see the head of this file."""
-    tail = int(costs.optimizer_ns[0]) + costs.tied * costs.embedding_ns
+    tail = int(costs.optimizer_ns[0]) + costs.embedding_ns
     forward, backward = costs.forward_ns.tolist(), costs.backward_ns.tolist()
     back_and_forth = [*(costs.send_ns + costs.send_back_ns).tolist(), 0]
     latency = sum(forward) + sum(backward) + sum(back_and_forth)
