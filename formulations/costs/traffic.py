@@ -22,9 +22,9 @@ from formulations.costs.sharding import epilogue_factors, tied_lanes
 from formulations.costs.stage_places import StagePlacer
 from formulations.costs.tables import CostTables
 from formulations.costs.transfers import ZoneTerms, message_bytes, neighbours
-from formulations.instance import Instance, Workload
+from formulations.instance import Instance
 from formulations.instance.search import Overlap
-from formulations.plan import Plan, Stage
+from formulations.plan import Plan
 
 Kind = Literal["transfers", "tensor", "sync", "embedding", "gather"]
 
@@ -142,24 +142,19 @@ def _all_reduces(tables: CostTables, plan: Plan, seats: Seats) -> Crossing:
             degrees = config.degrees[seat.column]
             share = degrees.sequences(config.micro_batch) / degrees.cp
             each = ring_share(ALL_REDUCE, degrees.tp) * share * workload.boundary_bytes
-            split = instance.splits_sequence(degrees.tp)
-            number = replica.micro_batches * _number(workload, stage, split)
+            # All-reduces of a micro-batch in both passes, and once more where it is recomputed: per
+            # operator what is reduce-scattered is kept
+            layers = workload.layers[slice(*stage.layers)]
+            blocks = [layer for layer in layers if layer.is_block][: stage.recomputed.blocks]
+            per_op = 0.5 if instance.splits_sequence(degrees.tp) else 1.0
+            again = {"full": 1.0, "per_op": per_op}.get(stage.recomputed.way, 0.0)
+            number = again * sum(layer.forward_all_reduces for layer in blocks)
+            number += sum(
+                layer.forward_all_reduces + layer.backward_all_reduces for layer in layers
+            )
             link = instance.cluster.groups[seat.column].tensor_link(degrees.tp)
             flow = Flow("tensor", seat.stage, seat.stage, seat.inside, seat.node)
-            yield flow, number * each, link.bandwidth_bytes_per_s
-
-
-def _number(workload: Workload, stage: Stage, split: bool) -> float:
-    """All-reduces of a micro-batch in both passes, and once more where it is recomputed.
-
-    split: whether per operator what is reduce-scattered is kept.
-    """
-    layers = workload.layers[slice(*stage.layers)]
-    blocks = [layer for layer in layers if layer.is_block][: stage.recomputed.blocks]
-    repeated = {"full": 1.0, "per_op": 0.5 if split else 1.0}
-    again = repeated.get(stage.recomputed.way, 0.0)
-    both = sum(layer.forward_all_reduces + layer.backward_all_reduces for layer in layers)
-    return both + again * sum(layer.forward_all_reduces for layer in blocks)
+            yield flow, replica.micro_batches * number * each, link.bandwidth_bytes_per_s
 
 
 def _rings(tables: CostTables, plan: Plan, seats: Seats) -> Crossing:

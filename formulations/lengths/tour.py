@@ -18,7 +18,7 @@ from pydantic import Field
 from formulations.costs.intervals import Array
 from formulations.instance.record import Batch, Index
 from formulations.lengths.problem import STRICT, Mixed, Moves, Nanoseconds, Switching
-from formulations.lengths.strategy_time import NEVER, StrategyTimes, strategy_times
+from formulations.lengths.strategy_time import NEVER, strategy_times
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,24 +144,18 @@ def group_figures(mixed: Mixed, tour: Tour) -> Iterator[GroupFigures]:
             above = mixed.atoms[atoms[0] - 1].tokens if atoms[0] else 0
             buckets.append((above, mixed.atoms[atoms[-1]].tokens))
         chosen = [mixed.atoms[k] for k in group.atoms]
+        # Rows of each replica, of its share of what fills rows: that are full, or of padded ones as
+        # many of each length; none of measured times
+        strategy, content = mixed.strategies[group.strategy], times[group.strategy].content
+        rows = times[group.strategy].rows(content[:, [*group.atoms]].sum(axis=1, keepdims=True))
+        kinds = [*strategy.kinds]
+        places = [kinds.index(replace(replica, count=1)) for replica in strategy.pipelines]
         yield GroupFigures(
             strategy=group.strategy,
             atoms=group.atoms,
             buckets=tuple(buckets),
             sequences=sum(atom.count for atom in chosen),
             tokens=sum(atom.count * atom.tokens for atom in chosen),
-            micro_batches=_micro_batches(mixed, group, times[group.strategy]),
+            micro_batches=tuple(int(rows[place, 0]) for place in places),
             time_ns=time_ns,
         )
-
-
-def _micro_batches(mixed: Mixed, group: Group, times: StrategyTimes) -> tuple[int, ...]:
-    """Rows of each replica; () of measured times.
-
-    Of its share of what fills rows: that are full, or of padded ones as many of each length.
-    """
-    strategy = mixed.strategies[group.strategy]
-    kinds = [*strategy.kinds]
-    rows = times.rows(times.content[:, [*group.atoms]].sum(axis=1, keepdims=True))
-    places = (kinds.index(replace(replica, count=1)) for replica in strategy.pipelines)
-    return tuple(int(rows[place, 0]) for place in places)
