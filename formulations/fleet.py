@@ -8,7 +8,7 @@ nodes, and the GPUs of a stage are one tensor-parallel group.
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from itertools import chain, pairwise
+from itertools import chain, groupby, pairwise
 
 from pydantic import Field, model_validator
 
@@ -117,13 +117,8 @@ class Pipeline:
 
 def layers_by_position(template: Template) -> tuple[range, ...]:
     """Layers that each of the template's nodes holds."""
-    starts = [template.num_layers] * template.num_nodes
-    ends = [0] * template.num_nodes
-    for stage in template.stages:
-        node = stage.group.node
-        starts[node] = min(starts[node], stage.layers[0])
-        ends[node] = max(ends[node], stage.layers[1])
-    return tuple(map(range, starts, ends))
+    by_node = (list(run) for _, run in groupby(template.stages, lambda stage: stage.group.node))
+    return tuple(range(run[0].layers[0], run[-1].layers[1]) for run in by_node)
 
 
 def holdings(pipelines: Iterable[Pipeline]) -> dict[int, range]:

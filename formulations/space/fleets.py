@@ -14,7 +14,6 @@ from formulations.instance.documents import Place
 from formulations.instance.instance import Instance
 from formulations.instance.search import plain_schedules
 
-PLAIN_ALLOWED = "1f1b or gpipe; solve takes the others"
 _FREE = {
     "data_parallel": "none; as many pipelines train as are fastest",
     "pipeline_parallel": "none; pipelines have as many stages as are fastest",
@@ -50,7 +49,8 @@ def unfit_fields(instance: Instance) -> Iterator[Unfit]:
     plain = plain_schedules(search)
     for i, name in enumerate(search.schedule):
         if name not in plain:
-            yield Unfit("search.schedule", f"the schedule {name}", PLAIN_ALLOWED, i)
+            allowed = "1f1b or gpipe; solve takes the others"
+            yield Unfit("search.schedule", f"the schedule {name}", allowed, i)
     for field, needed in (
         ("expert_parallel", 1),
         ("context_parallel", 1),
