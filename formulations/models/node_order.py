@@ -256,19 +256,17 @@ class FixedOrder:
 
     def __init__(self, tables: CostTables, order: Sequence[int]) -> None:
         self.order, self._tables = tuple(order), tables
-        self._dp = tables.config.dp
         self._costs = placement_of(tables, order)
-        groups = self._costs.group_of_slot.tolist()
-        self._groups = [groups[k * self._dp :][: self._dp] for k in range(tables.config.pp)]
+        self._groups: list[int] = self._costs.group_of_slot.tolist()
 
     def types(self, slot: int) -> Sequence[tuple[int, Literal]]:
         """The node group that owns a slot."""
-        return ((self._groups[slot // self._dp][slot % self._dp], 1),)
+        return ((self._groups[slot], 1),)
 
     def column(self, replica: int) -> Hashable:
         """Equal for replicas with equal groups and transfers on all devices."""
         return (
-            tuple(row[replica] for row in self._groups),
+            tuple(self._groups[replica :: self._tables.config.dp]),
             self._costs.send_ns[:, :, replica].tobytes(),
         )
 
