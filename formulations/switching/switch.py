@@ -29,7 +29,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from itertools import product
+from itertools import groupby, product
 from math import ceil
 from typing import Annotated, Literal, NamedTuple
 
@@ -171,11 +171,11 @@ class Switch:
         """Every class by the nodes that need it."""
         demands, node_of = [], self.network.node_of
         for number, slices in enumerate(self.classes):
-            owners, receivers = by_node(slices.owners, node_of), by_node(slices.needers, node_of)
-            size = slices.size_bytes
-            for node, gpus in receivers.items():
-                near = tuple(owners.get(node, ()))
-                demands.append(Demand(number, node, tuple(gpus), slices.owners, near, size))
+            owners, size = slices.owners, slices.size_bytes
+            near = {node: tuple(gpus) for node, gpus in groupby(owners, node_of.__getitem__)}
+            for node, gpus in groupby(slices.needers, node_of.__getitem__):
+                demand = Demand(number, node, tuple(gpus), owners, near.get(node, ()), size)
+                demands.append(demand)
         return tuple(demands)
 
     def loads(self, sendings: Iterable[Sending]) -> list[int]:
@@ -213,14 +213,6 @@ class Switch:
         used = zip(self.loads(sendings), self.network.ns_per_byte, strict=True)
         busiest_ns = max((load * rate for load, rate in used if load), default=Fraction(0))
         return ceil(busiest_ns) + self.latency_ns
-
-
-def by_node(gpus: Iterable[int], node_of: Sequence[int]) -> dict[int, list[int]]:
-    """GPUs node by node."""
-    nodes: dict[int, list[int]] = {}
-    for gpu in gpus:
-        nodes.setdefault(node_of[gpu], []).append(gpu)
-    return nodes
 
 
 def switch_of(
