@@ -172,10 +172,8 @@ class StageCosts:
         if not self.has_choice:
             return least_recomputed(self.tables, layers)
         start, end = (np.array([boundary]) for boundary in layers)
-        extra_ns, way, blocks = map(int, np.ravel(self._choose(group, moments, start, end)))
-        if extra_ns < NEVER:
-            return Recomputed(way=self.ways[way], blocks=blocks)
-        return least_recomputed(self.tables, layers)
+        _, way, blocks = map(int, np.ravel(self._choose(group, moments, start, end)))
+        return Recomputed(way=self.ways[way], blocks=blocks)
 
     def _room(self, group: int) -> int:
         """Bytes of a GPU for what depends on its layers."""
@@ -204,7 +202,8 @@ class StageCosts:
     def _choose(self, group: int, moments: Moments, start: Array, end: Array) -> Array:
         """[3, N] what stages [N] recompute on a GPU of the group that holds so much.
 
-        Backward ns beyond the config's least, NEVER where nothing fits; way, by number; blocks.
+        Backward ns beyond the config's least, NEVER where nothing fits; way, by number, then the
+        first; blocks.
         """
         extra, blocks = self._in_all_blocks(0, group, moments, start, end)
         way = np.zeros_like(extra)
