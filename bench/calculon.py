@@ -33,7 +33,7 @@ from formulations.instance import Instance
 from formulations.instance.load import load_instance
 from formulations.instance.workload import Recompute
 from formulations.plan import Configuration, Plan, uniform_degrees
-from formulations.schedules.operations import sizes_of_groups
+from formulations.schedules.registry import sizes_of_groups
 from formulations.units import GIB, NANOSECONDS_PER_SECOND
 from solver.simulate import step_time_ns
 

@@ -17,9 +17,8 @@ from numpy.typing import NDArray
 from formulations.costs.plan_costs import PlanCosts, synced_ns
 from formulations.costs.template_costs import TemplateCosts
 from formulations.schedules.graph import ScheduleGraph, schedule_graph
-from formulations.schedules.operations import Kind
 from formulations.schedules.paths import PathCounts
-from formulations.schedules.registry import SCHEDULES
+from formulations.schedules.registry import SCHEDULES, Kind
 
 Array = NDArray[np.int64]
 

@@ -12,8 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from formulations.instance.search import ScheduleName
-from formulations.schedules.operations import Kind, Operation
-from formulations.schedules.registry import SCHEDULES, as_array, device_order
+from formulations.schedules.registry import SCHEDULES, Kind, Operation, as_array, device_order
 
 Index = NDArray[np.int64]
 

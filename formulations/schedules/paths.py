@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from formulations.schedules.graph import ScheduleGraph
-from formulations.schedules.operations import Kind
+from formulations.schedules.registry import Kind
 
 Array = NDArray[np.int64]
 

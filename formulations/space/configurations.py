@@ -21,8 +21,7 @@ from formulations.instance.search import RECOMPUTE_WAYS, ScheduleName, ZeroStage
 from formulations.instance.targets import TARGETS
 from formulations.instance.workload import Recompute
 from formulations.plan import GRADIENTS_SPLIT, Configuration, Degrees, uniform_degrees
-from formulations.schedules.operations import sizes_of_groups
-from formulations.schedules.registry import SCHEDULES
+from formulations.schedules.registry import SCHEDULES, sizes_of_groups
 from formulations.space.launch import shard_choices, sync_choices, zero_choices
 from formulations.space.slots import slot_degrees
 from formulations.units import powers_of_two

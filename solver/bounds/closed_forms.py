@@ -18,7 +18,7 @@ layers, equal for all groups.
 Filling, if all replicas have m micro-batches and devices one chunk. (If these may be unlike, look
 at the replica with the most: it has M / dp or more, m that rounded up, and what follows only grows
 with them; see Unlike.) By the latency paths of stage i of replica r
-(`formulations.schedules.operations.Missed`), the last backward of stage 0 ends no earlier than
+(`formulations.schedules.registry.Missed`), the last backward of stage 0 ends no earlier than
 latency_r + (m - 1) t_ri less what the path misses of stage i. latency_r is the sum of its t_rk, but
 for weight gradients split off, and of its transfers, both ways. Then follow the tail of stage 0,
 and the all-reduce of tied embeddings. Let phi of each kind of operation be its largest share in the
@@ -64,8 +64,7 @@ from formulations.costs.compute import LayerTimes
 from formulations.costs.intervals import sums_before
 from formulations.instance import Instance
 from formulations.plan import Configuration
-from formulations.schedules.operations import forwards_before_return
-from formulations.schedules.registry import SCHEDULES
+from formulations.schedules.registry import SCHEDULES, forwards_before_return
 from solver.bounds.placement_independent import ConfigColumns, send_ns, tails, tied_ns
 from solver.graph.problem import Array, Mask, Numbers
 

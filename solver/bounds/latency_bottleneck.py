@@ -1,6 +1,6 @@
 """Bounds on what the rest of a split must still cost: shortest paths of least sum and maximum.
 
-Paths: the latency paths of any schedule (`formulations.schedules.operations.Missed`), the work of
+Paths: the latency paths of any schedule (`formulations.schedules.registry.Missed`), the work of
 one device, and rounds where a schedule states turns. Edges through which no path is below a cutoff
 go, as by reduced costs.
 
@@ -41,8 +41,7 @@ counts.
 
 import numpy as np
 
-from formulations.schedules.operations import Kind
-from formulations.schedules.registry import SCHEDULES
+from formulations.schedules.registry import SCHEDULES, Kind
 from solver.graph.edges import Edges, Layers, shortest_path, so_far, taken, to_go
 from solver.graph.problem import INFINITY, Array, Mask, SplitProblem
 

@@ -15,8 +15,7 @@ from formulations.instance.search import ScheduleName
 from formulations.instance.sizes import TransformerSizes
 from formulations.instance.targets import PUBLISHED
 from formulations.instance.workload import Recompute, padded_vocabulary
-from formulations.schedules.operations import Kind
-from formulations.schedules.registry import SCHEDULES, device_order
+from formulations.schedules.registry import SCHEDULES, Kind, device_order
 from solver.export.job import IMPORTABLE, Job, Piece, launcher_files, table_text, template
 from solver.files import fields_of, table_beside
 

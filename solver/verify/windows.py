@@ -47,7 +47,7 @@ import numpy as np
 from formulations.costs.intervals import Array, Mask
 from formulations.instance.search import ScheduleName
 from formulations.schedules.graph import schedule_graph
-from formulations.schedules.operations import Kind
+from formulations.schedules.registry import Kind
 from solver.verify.path_lengths import BACK, NEVER, Remaining
 from solver.verify.stages import Stages
 

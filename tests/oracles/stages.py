@@ -10,8 +10,7 @@ from math import ceil
 from formulations.instance import Layer
 from formulations.instance.workload import QUANTIZED_BLOCK, Recompute
 from formulations.plan import Degrees, Stage
-from formulations.schedules.operations import Kind
-from formulations.schedules.registry import device_order
+from formulations.schedules.registry import Kind, device_order
 from tests.oracles.traffic import Places, Rings, ns, ring_s
 
 #: Rate of fused attention backward over forward.
