@@ -25,8 +25,8 @@ from bench.records import ROOT, append, cpu_seconds, record
 from formulations.costs.tables import CostTables
 from formulations.decisions import least_ends
 from formulations.instance import Instance, Workload
-from formulations.instance.cluster import NodeGroup
 from formulations.instance.load import load_instance
+from formulations.instance.node_group import NodeGroup
 from formulations.instance.profile import Profile
 from formulations.space import configs
 from formulations.units import seconds

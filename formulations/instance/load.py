@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import Field, ValidationError
 
 from formulations.errors import InstanceError, Mistakes, joined
-from formulations.instance.cluster import ClusterFile, CountRange, resolve_cluster
+from formulations.instance.cluster import ClusterFile, resolve_cluster
 from formulations.instance.documents import Place, parse_document, read_text
 from formulations.instance.instance import (
     MOST_MEMBERS,
@@ -23,6 +23,7 @@ from formulations.instance.instance import (
     resolve_preemption,
 )
 from formulations.instance.lengths import LengthsFile, read_classes, resolve_lengths, with_lengths
+from formulations.instance.node_group import CountRange
 from formulations.instance.profile import (
     Calibration,
     ProfileFile,

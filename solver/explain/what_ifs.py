@@ -13,8 +13,8 @@ from formulations.costs.plan_costs import plan_costs
 from formulations.costs.renting import chooses_terms, rent_usd_per_hour
 from formulations.errors import PlannerError
 from formulations.instance import Instance
-from formulations.instance.cluster import NodeGroup
 from formulations.instance.machines import Link
+from formulations.instance.node_group import NodeGroup
 from formulations.instance.targets import TARGETS
 from formulations.plan import Configuration, Plan
 from formulations.space import PlanSpace

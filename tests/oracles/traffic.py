@@ -8,8 +8,8 @@ from itertools import combinations
 from math import ceil, gcd
 
 from formulations.instance import Instance
-from formulations.instance.cluster import NodeGroup
 from formulations.instance.machines import Link
+from formulations.instance.node_group import NodeGroup
 from formulations.plan import Degrees, Plan, Stage
 from tests.oracles.layers import Model, Row
 
