@@ -99,19 +99,17 @@ def held_back() -> Iterator[None]:
     For libraries whose loading turns it into another error, and for processes that start before
     they can ignore it. By a handler: a blocked signal would go to one of numpy's threads.
     """
-    with _held_back(signal.SIGINT), _held_back(signal.SIGALRM):
-        yield
+    heard = set[int]()
 
+    def hear(signum: int, frame: FrameType | None) -> None:
+        heard.add(signum)
 
-@contextmanager
-def _held_back(held_signal: signal.Signals) -> Iterator[None]:
-    heard: list[int] = []
     try:
-        with heard_by(held_signal, lambda signum, frame: heard.append(signum)):
+        with heard_by(signal.SIGINT, hear), heard_by(signal.SIGALRM, hear):
             yield
     finally:
-        if heard:
-            signal.raise_signal(held_signal)
+        for signum in sorted(heard):  # the end of the time, the last one, comes again and again
+            signal.raise_signal(signum)
 
 
 @contextmanager
