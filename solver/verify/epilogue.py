@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike
 
 from formulations.costs.intervals import Array, interval_sums
 from formulations.costs.memory import layer_parameters
-from formulations.costs.placement import NodeTerms, Placer
+from formulations.costs.placement import Placer
 from formulations.costs.sharding import epilogue_factors, expert_rings_ns
 from formulations.costs.tables import CostTables, optimizer_ns
 from formulations.costs.transfers import neighbours
@@ -30,13 +30,6 @@ from solver.verify.findings import NOISE
 
 #: Gradient sync and gather of a stage by layer [L], each with its start.
 Rings = tuple[Array, int, Array, int]
-
-
-def _rates(node: NodeTerms, k: int) -> list[object]:
-    """Rates of all rings of stage k through a node."""
-    nothing = (0.0, 0)
-    both = [rings for rings in (node.rings, node.across) if rings is not None]
-    return [(rings.inside[k], rings.outside.get(k, nothing)) for rings in both]
 
 
 class Epilogues:
@@ -58,40 +51,29 @@ class Epilogues:
 
         Of rings between zones only the stage's own are counted, see `orders`.
         """
-        terms = [(j, self.placer.terms(j, start)) for j, start in nodes]
+        terms = [self.placer.terms(j, start) for j, start in nodes]
         tied = self.tables.tied and k in (0, self.tables.config.pp - 1)
-        embedding = max(node.embedding_ns for _, node in terms) if tied else 0
-        key = (*sorted((j, *_rates(node, k)) for j, node in terms), embedding)
-        if key not in self._rows:
-            groups, zones = [j for j, _ in terms], self.placer.zones
-            pairs = neighbours([zones.zone_of_group[j] for j in groups])
-            between = zones.ring(dict.fromkeys(pairs, 1)) if pairs else None
-            rings = self.placer.stage(k, [node for _, node in terms], groups, between)
-            self._rows[key] = self._added(rings, groups, embedding)
-        return self._rows[key]
+        embedding = max(node.embedding_ns for node in terms) if tied else 0
+        groups, zones = [j for j, _ in nodes], self.placer.zones
+        pairs = neighbours([zones.zone_of_group[j] for j in groups])
+        between = zones.ring(dict.fromkeys(pairs, 1)) if pairs else None
+        return self.row_of_rings(groups, embedding, self.placer.stage(k, terms, groups, between))
 
-    def row_of_rings(self, group: int, embedding: int, rings: Rings) -> int:
-        """The row of a stage on nodes of one group, which decides the rings."""
-        key = (group, embedding)
-        if key not in self._rows:
-            self._rows[key] = self._added(rings, [group], embedding)
-        return self._rows[key]
-
-    def row_of(self, group: int, all_ns: Array) -> int:
-        """The row of a stage on a node of a group that waits for no tied embeddings."""
-        if (group,) not in self._rows:
-            self._rows[group,] = self._add(all_ns, all_ns, 0)
-        return self._rows[group,]
-
-    def _added(self, rings: Rings, groups: Sequence[int], embedding: int) -> int:
+    def row_of_rings(self, groups: Sequence[int], embedding: int, rings: Rings) -> int:
+        """The row of a stage with these rings on nodes of these groups."""
         sync, sync_start, gather, gather_start = rings
-        sync_ns = interval_sums(sync) + sync_start
-        gather_ns = interval_sums(gather) + gather_start
-        optimizer = [interval_sums(self.tables.optimizer_ns[:, j]) for j in set(groups)]
-        all_ns = sync_ns + embedding + np.max(optimizer, axis=0) + gather_ns
-        return self._add(all_ns, sync_ns, embedding)
+        starts = sync_start, gather_start, embedding
+        key = (frozenset(groups), sync.tobytes(), gather.tobytes(), *starts)
+        if key not in self._rows:
+            sync_ns = interval_sums(sync) + sync_start
+            gather_ns = interval_sums(gather) + gather_start
+            optimizer = [interval_sums(self.tables.optimizer_ns[:, j]) for j in set(groups)]
+            all_ns = sync_ns + embedding + np.max(optimizer, axis=0) + gather_ns
+            self._rows[key] = self.add(all_ns, sync_ns, embedding)
+        return self._rows[key]
 
-    def _add(self, all_ns: Array, sync_ns: Array, embedding: int) -> int:
+    def add(self, all_ns: Array, sync_ns: Array, embedding: int) -> int:
+        """The number of a row more."""
         self.all_ns.append(all_ns)
         self.syncs.append(sync_ns)
         self.embeddings.append(embedding)

@@ -26,14 +26,14 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import islice
 from math import gcd
+from typing import NamedTuple
 
 import numpy as np
 
 from formulations.costs.intervals import Array, interval_sums
 from formulations.costs.tables import CostTables
 from formulations.costs.transfers import inside_ns, outside_ns
-from formulations.instance import Link
-from formulations.plan import Configuration, Degrees
+from formulations.plan import Degrees
 from formulations.space.slots import limits_orders, may_follow
 from solver.verify.epilogue import Epilogues, LeastCosts
 
@@ -43,20 +43,28 @@ MOST_STEPS = 100_000
 Used = tuple[int, ...]  #: what the nodes used up weigh, by the dimensions of a tally
 
 
-@dataclass(frozen=True)
-class Spot:
-    """A node by its group and the slots that it covers."""
+class Spot(NamedTuple):
+    """A node by its group and the first slot that it covers."""
 
     group: int
-    slots: range
+    start: int
 
 
-def stage_slots(config: Configuration, k: int) -> range:
-    """Slots of a stage."""
-    return range(k * config.dp, (k + 1) * config.dp)
+Spots = tuple[Spot, ...]
 
 
-State = tuple[Used, tuple[Spot, ...], Degrees | None]  #: first: where orders are limited
+class State(NamedTuple):
+    """After a stage: what is used up, its nodes, and degrees of the first stage where they count.
+
+    They do where the target runs some orders alone.
+    """
+
+    used: Used
+    spots: Spots
+    first: Degrees | None
+
+
+Move = tuple[State, State]  #: before and after a stage
 
 
 @dataclass(frozen=True)
@@ -113,20 +121,29 @@ class OrderGraph:
         self.width = gcd(self.config.dp, *(self.sizes[j] for j in tables.config.groups_used))
         self.lanes = range(0, self.config.dp, self.width)
         self.epilogues, self.most_steps = Epilogues(tables), MOST_STEPS
-        self._transfer_ns = lru_cache(maxsize=None)(self._send_ns)
+        # many steps differ in what is used up alone
+        self.owners = lru_cache(maxsize=None)(self._owners)
+        self.sends = lru_cache(maxsize=None)(self._sends_ns)
+        self.tail_row = lru_cache(maxsize=None)(self._tail_row)
 
     @cached_property
     def steps(self) -> tuple[Step, ...] | None:
-        """Per stage, from the state before all nodes on."""
-        states: list[State] = [((0,) * len(self.tally.most), (), None)]
-        steps = []
+        """Per stage, from the state before all nodes on; only what leads to its end."""
+        levels, states = list[list[Move]](), [State((0,) * len(self.tally.most), (), None)]
         for k in range(self.config.pp):
-            step = self._step(k, states)
-            if step is None:
-                return None
-            steps.append(step[0])
-            states = step[1]
-        return tuple(steps)
+            moves, targets = list[Move](), dict[State, State]()
+            for state in states:
+                for after in self._following(k, state):
+                    moves.append((state, targets.setdefault(after, after)))
+                    if len(moves) * len(self.lanes) > self.most_steps:
+                        return None
+            levels.append(moves)
+            states = list(targets)
+        useful = set(states)
+        for k in reversed(range(self.config.pp)):
+            levels[k] = [move for move in levels[k] if move[1] in useful]
+            useful = {before for before, _ in levels[k]}
+        return tuple(self._step(k, moves) for k, moves in enumerate(levels))
 
     @property
     def built(self) -> tuple[Step, ...]:
@@ -147,69 +164,63 @@ class OrderGraph:
             )
         return first_alike
 
-    def _step(self, k: int, states: list[State]) -> tuple[Step, list[State]] | None:
-        targets: dict[State, int] = {}
-        rows = []
-        for index, (used, before, first) in enumerate(states):
-            for after, spots in self._placed(k, used, before):
-                begun = first or (self.config.degrees[spots[0].group] if self.limited else None)
-                if begun:
-                    degrees, *unlike = {self.config.degrees[spot.group] for spot in spots}
-                    launched = (self.instance, self.config.zero, begun, degrees)
-                    if unlike or not may_follow(*launched, k + 1 == self.config.pp):
-                        continue
-                target = targets.setdefault((after, spots, begun), len(targets))
-                rows.append((index, target, before, spots))
-                if len(rows) * len(self.lanes) > self.most_steps:
-                    return None
-        stage = stage_slots(self.config, k)
-        # many rows differ in what is used up alone
-        places = [spots for _, _, _, spots in rows]
-        moves = [(before, spots) for _, _, before, spots in rows]
-        stood = {spots: self._owners(k, spots) for spots in dict.fromkeys(places)}
-        sends = {move: self._sends_ns(k, *move) for move in dict.fromkeys(moves)}
-        tails = {spots: self._tail_row(k, spots) for spots in stood}
-        none = [[0] * len(self.tables.tensors) for _ in self.lanes]
-        backs = {
-            spots: [self._back_ns(spot, r) for r, spot in zip(self.lanes, owners, strict=True)]
-            for spots, owners in (() if k else stood.items())
-        }
-        groups = {spots: [spot.group for spot in owners] for spots, owners in stood.items()}
-        size = len(rows), len(self.lanes), len(self.tables.tensors)  # A, which may be 0
-        step = Step(
-            source=np.array([row[0] for row in rows], dtype=np.int64),
-            target=np.array([row[1] for row in rows], dtype=np.int64),
-            group=np.array([groups[spots] for spots in places], dtype=np.int64).reshape(size[:2]),
-            send=np.array([sends[move] for move in moves], dtype=np.int64).reshape(size),
-            back=np.array([backs.get(spots, none) for spots in places], dtype=np.int64).reshape(
-                size
-            ),
-            tail=np.array([tails[spots] for spots in places], dtype=np.int64),
-            begins=tuple(
-                tuple(spot.group for spot in spots if spot.slots.start in stage) for spots in places
-            ),
-            num_targets=len(targets),
-        )
-        return step, list(targets)
+    def _following(self, k: int, state: State) -> Iterator[State]:
+        """States after stage k, as the target runs it."""
+        for used, spots in self._placed(k, state.used, state.spots):
+            first = None
+            if self.limited:
+                degrees, *unlike = {self.config.degrees[spot.group] for spot in spots}
+                first = state.first or degrees
+                launched = (self.instance, self.config.zero, first, degrees)
+                if unlike or not may_follow(*launched, k + 1 == self.config.pp):
+                    continue
+            yield State(used, spots, first)
 
-    def _placed(
-        self, k: int, used: Used, before: tuple[Spot, ...]
-    ) -> Iterator[tuple[Used, tuple[Spot, ...]]]:
+    def _step(self, k: int, moves: Sequence[Move]) -> Step:
+        numbers, targets = (
+            {state: i for i, state in enumerate(dict.fromkeys(move[end] for move in moves))}
+            for end in (0, 1)
+        )
+        pairs = [(before.spots, after.spots) for before, after in moves]
+        size = len(moves), len(self.lanes)  # A, which may be 0
+        groups = [[spot.group for spot in self.owners(k, spots)] for _, spots in pairs]
+        sends = [self.sends(k, *pair) for pair in pairs]
+        backs = [self._backs_ns(k, spots) for _, spots in pairs]
+        return Step(
+            source=np.array([numbers[before] for before, _ in moves], dtype=np.int64),
+            target=np.array([targets[after] for _, after in moves], dtype=np.int64),
+            group=np.array(groups, dtype=np.int64).reshape(size),
+            send=np.array(sends, dtype=np.int64).reshape(*size, len(self.tables.tensors)),
+            back=np.array(backs, dtype=np.int64).reshape(*size, len(self.tables.tensors)),
+            tail=np.array([self.tail_row(k, spots) for _, spots in pairs], dtype=np.int64),
+            begins=tuple(self._begins(k, spots) for _, spots in pairs),
+            num_targets=len(targets),
+            send_back=self._sends_back(k, pairs),
+        )
+
+    def _placed(self, k: int, used: Used, before: Spots) -> Iterator[tuple[Used, Spots]]:
         """Nodes used up and nodes of stage k, in every way to cover its slots.
 
         All orders of a single stage cost the same: one is enough.
         """
         first, stop = k * self.config.dp, (k + 1) * self.config.dp
-        reaching = tuple(spot for spot in before if spot.slots.stop > first)
-        end = reaching[-1].slots.stop if reaching else first
+        reaching = tuple(spot for spot in before if self._stop(spot) > first)
+        end = self._stop(reaching[-1]) if reaching else first
         if end >= stop:
             yield used, reaching
             return
         after, cluster = self._nodes(used), self.instance.cluster
         for j, more in islice(after, 1) if self.config.pp == 1 else after:
             if not (self.apart and cluster.links_among([j, *(s.group for s in reaching)])):
-                spot = Spot(j, range(end, end + self.sizes[j]))
-                yield from self._placed(k, more, (*reaching, spot))
+                yield from self._placed(k, more, (*reaching, Spot(j, end)))
+
+    def _begins(self, k: int, spots: Spots) -> tuple[int, ...]:
+        """Groups of the nodes whose first slots are of stage k."""
+        return tuple(spot.group for spot in spots if spot.start >= k * self.config.dp)
+
+    def _stop(self, spot: Spot) -> int:
+        """The first slot after those of a node."""
+        return spot.start + self.sizes[spot.group]
 
     def _nodes(self, used: Used) -> Iterator[tuple[int, Used]]:
         """Groups of which a node may come next, and the tally with it."""
@@ -218,69 +229,44 @@ class OrderGraph:
             if more is not None:
                 yield j, more
 
-    def _owners(self, k: int, spots: tuple[Spot, ...]) -> list[Spot]:
+    def _owners(self, k: int, spots: Spots) -> list[Spot]:
         """[R] node of stage k of every lane."""
         slots = (k * self.config.dp + r for r in self.lanes)
-        return [next(spot for spot in spots if slot in spot.slots) for slot in slots]
+        return [next(spot for spot in spots if slot < self._stop(spot)) for slot in slots]
 
-    def _back_ns(self, spot: Spot, r: int) -> list[int]:
-        """[K] to replica r of the first stage on this node from that of the last."""
-        last = self.config.pp - 1
-        if last * self.config.dp + r in spot.slots:
-            return self._inside_ns(spot)
-        group = self.instance.cluster.groups[spot.group]
-        return self._slowest_ns([(spot.group, group.inter_node, self._arriving(spot, last))])
+    def _backs_ns(self, k: int, spots: Spots) -> list[tuple[int, ...]]:
+        """[R, K] to the first stage from the last one, as far as nodes of the first decide it."""
+        slots = [(self.config.pp - 1) * self.config.dp + r for r in self.lanes]
+        none = (0,) * len(self.tables.tensors)
+        if k or self.config.vpp == 1:
+            return [none] * len(slots)
+        owners = zip(slots, self.owners(k, spots), strict=True)
+        return [self.epilogues.placer.terms(*spot).send_ns[slot] for slot, spot in owners]
 
-    def _sends_ns(
-        self, k: int, before: tuple[Spot, ...], spots: tuple[Spot, ...]
-    ) -> list[list[int]]:
+    def _sends_ns(self, k: int, before: Spots, spots: Spots) -> list[tuple[int, ...]]:
         """[R, K] messages between stages k - 1 and k on these nodes; 0 before the first."""
-        after = self._owners(k, spots)
         if not k:
-            return [[0] * len(self.tables.tensors) for _ in after]
-        pairs = list(zip(self._owners(k - 1, before), after, strict=True))
-        zone = self.instance.cluster.zone_of_group
-        legs = [(zone[source.group], zone[target.group]) for source, target in pairs]
-        lanes = Counter(leg for leg in legs if leg[0] != leg[1])  # that go from zone to zone so
-        dp, width = self.config.dp, self.config.dp if self.apart else self.width
-        crossing = (min(lanes[leg] * width, dp) for leg in legs)
-        return [self._transfer_ns(k, *pair, n) for pair, n in zip(pairs, crossing, strict=True)]
+            return [(0,) * len(self.tables.tensors)] * len(self.lanes)
+        sources, targets = self.owners(k - 1, before), self.owners(k, spots)
+        groups, into = [spot.group for spot in sources], [spot.group for spot in targets]
+        width = self.config.dp // len(self.lanes) if self.apart else self.width
+        crossing = self.epilogues.placer.zones.sends_ns(groups, into, width)
+        slots = ((k - 1) * self.config.dp + r for r in self.lanes)
+        legs = map(self._leg_ns, slots, sources, targets)
+        return [tuple(map(max, *times)) for times in zip(legs, crossing, strict=True)]
 
-    def _send_ns(self, k: int, source: Spot, target: Spot, crossing: int) -> list[int]:
-        """[K] messages between stages k - 1 and k on these nodes, so many between their zones."""
-        if source == target:
-            return self._inside_ns(source)
-        groups, cluster = (source.group, target.group), self.instance.cluster
-        flows = self._crossing(source, k - 1, self.config.dp), self._arriving(target, k - 1)
-        ends = [(j, cluster.groups[j].inter_node, n) for j, n in zip(groups, flows, strict=True)]
-        for link in cluster.links_among(groups):
-            ends += [(j, link, crossing) for j in groups]
-        return self._slowest_ns(ends)
+    def _sends_back(self, k: int, pairs: Sequence[tuple[Spots, Spots]]) -> Array | None:
+        """[A, R] messages from stage k to the one before; None: as from there."""
+        return None
 
-    def _inside_ns(self, spot: Spot) -> list[int]:
-        """[K] messages inside a node."""
-        return [inside_ns(self.tables, spot.group, n) for n in self.tables.tensors]
+    def _leg_ns(self, slot: int, source: Spot, target: Spot) -> tuple[int, ...]:
+        """[K] messages from this slot to that of the next stage, as links of both nodes allow."""
+        terms = self.epilogues.placer.terms
+        return tuple(map(max, *(terms(*spot).send_ns[slot] for spot in (source, target))))
 
-    def _slowest_ns(self, ends: Sequence[tuple[int, Link, int]]) -> list[int]:
-        """[K] messages over links at nodes of these groups, each with the flows that share it."""
-        return [
-            max(outside_ns(self.tables, j, flows, link, n) for j, link, flows in ends)
-            for n in self.tables.tensors
-        ]
-
-    def _arriving(self, spot: Spot, k: int) -> int:
-        """Flows from stage k to the next, or from the last to the first, that enter the node."""
-        dp, last = self.config.dp, k == self.config.pp - 1
-        return self._crossing(spot, 0, k * dp) if last else self._crossing(spot, k + 1, -dp)
-
-    def _crossing(self, spot: Spot, k: int, shift: int) -> int:
-        """Slots of stage k on the node whose other ends, so far on, are not on it."""
-        stage = stage_slots(self.config, k)
-        return sum(slot in stage and slot + shift not in spot.slots for slot in spot.slots)
-
-    def _tail_row(self, k: int, spots: tuple[Spot, ...]) -> int:
+    def _tail_row(self, k: int, spots: Spots) -> int:
         """Row of `epilogues` of a stage on these nodes."""
-        return self.epilogues.row(k, [(spot.group, spot.slots.start) for spot in spots])
+        return self.epilogues.row(k, spots)
 
 
 Hosts = tuple[tuple[int, ...] | None, ...]  #: per stage the groups it stands on; None: undecided
@@ -313,47 +299,46 @@ class LaneGraph(OrderGraph):
             stages_of = tuple(slots // self.config.dp for slots in zones.values())
             self.tally = Tally(tuple(in_zones), (*tally.most, *stages_of))
             self.least = (*lowest, *stages_of)
-        weights = [self.tally.weights[j] for j in tables.config.groups_used]
-        self.lightest, self.heaviest = (tuple(map(f, *weights, weights[0])) for f in (min, max))
 
-    def _placed(
-        self, k: int, used: Used, before: tuple[Spot, ...]
-    ) -> Iterator[tuple[Used, tuple[Spot, ...]]]:
+    def _placed(self, k: int, used: Used, before: Spots) -> Iterator[tuple[Used, Spots]]:
         if self.number == 1:
             yield from super()._placed(k, used, before)
             return
-        first, stages_after = k * self.config.dp, self.config.pp - 1 - k
+        last = k + 1 == self.config.pp
         for j, more in self._nodes(used):
-            limits = zip(
-                more, self.lightest, self.heaviest, self.least, self.tally.most, strict=True
-            )
-            if j in (self.hosts[k] or (j,)) and all(
-                n + stages_after * light <= highest and n + stages_after * heavy >= lowest
-                for n, light, heavy, lowest, highest in limits
-            ):
-                yield more, (Spot(j, range(first, first + self.width)),)
+            light = last and any(map(int.__lt__, more, self.least))
+            if j in (self.hosts[k] or (j,)) and not light:
+                yield more, (Spot(j, k * self.config.dp),)
 
-    def _send_ns(self, k: int, source: Spot, target: Spot, crossing: int) -> list[int]:
-        sends = super()._send_ns(k, source, target, crossing)
+    def _leg_ns(self, slot: int, source: Spot, target: Spot) -> tuple[int, ...]:
+        if self.number == 1:
+            return super()._leg_ns(slot, source, target)
+        ends = [(j, self.instance.cluster.groups[j].inter_node) for j in (source[0], target[0])]
+        sends = tuple(
+            max(outside_ns(self.tables, j, self.width, link, n) for j, link in ends)
+            for n in self.tables.tensors
+        )
         together = self.sizes[source.group] >= self.config.dp + self.width
         if not (self.unlike and together and source.group == target.group):
             return sends
-        return list(map(min, sends, super()._send_ns(k, source, source, 0)))
+        inside = (inside_ns(self.tables, source.group, n) for n in self.tables.tensors)
+        return tuple(map(min, sends, inside))
 
     @cached_property
-    def _least_tails(self) -> dict[int, Array]:
-        """By group used [n, n] tails with a node of it at least."""
+    def _least_rows(self) -> dict[int, int]:
+        """By group used the row of tails with a node of it at least, which wait for no others."""
         costs, runs = LeastCosts(self.instance, self.config), self.instance.workload.layer_runs
         layers, start = costs.tail_ns()
         each = np.repeat(layers, [run.count for run in runs], axis=0)
-        rows = zip(costs.config.groups_used, each.T, strict=True)
-        return {j: interval_sums(per_layer) + start for j, per_layer in rows}
+        tails = [interval_sums(per_layer) + start for per_layer in each.T]
+        rows = [self.epilogues.add(all_ns, all_ns, 0) for all_ns in tails]
+        return dict(zip(costs.config.groups_used, rows, strict=True))
 
-    def _tail_row(self, k: int, spots: tuple[Spot, ...]) -> int:
+    def _tail_row(self, k: int, spots: Spots) -> int:
         if self.number == 1:
             return super()._tail_row(k, spots)
         (spot,) = spots
         if self.unlike:
-            return self.epilogues.row_of(spot.group, self._least_tails[spot.group])
-        others = [Spot(j, spot.slots) for j in self.hosts[k] or ()]
+            return self._least_rows[spot.group]
+        others = [Spot(j, spot.start) for j in self.hosts[k] or ()]
         return super()._tail_row(k, (*others, *spots * (self.number - len(others))))

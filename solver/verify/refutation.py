@@ -127,9 +127,10 @@ class Refutation:
         ]
 
     def _choices(self, k: int, limit: int, allowed: Mask | None) -> Choices:
-        step, able = self.stages.graph.built[k], self.stages.able(k, limit)
+        step = self.stages.graph.built[k]
         if not len(step.source):
             return Choices(*np.zeros((4, 0), dtype=np.int64))
+        able = self.stages.able(k, limit)
         placed: dict[bytes, tuple[Array, Array, Array]] = {}  # by the groups of a step
         once = np.ones(step.group.shape[1], dtype=np.int64)
         parts, total = [], 0

@@ -3,7 +3,8 @@
 A place is a node group with the degrees of a stage there; instances and configurations here list
 each place as a node group. All replicas of a stage are at one place: within the GPUs left on a
 node, or on whole nodes of a group. What is open after a stage are the nodes used up of every group,
-the GPUs taken of the last one, and the place of the stage. Every node used ends up full.
+the GPUs taken of the last one, and the place of the stage: so these layouts are paths through a
+graph as in `orders`. Every node used ends up full.
 
 Work and latency. All replicas are alike, with m micro-batches each. For every stage i, one way
 through the step has what a micro-batch takes on each stage, t, there and back, and c_i t_i besides,
@@ -24,9 +25,6 @@ one. A stage has as many GPUs as the other pp - 1 leave it, which have the small
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from functools import cached_property
-from typing import NamedTuple
 
 import numpy as np
 
@@ -36,138 +34,79 @@ from formulations.costs.stage_costs import StageCosts
 from formulations.costs.stage_places import StagePlacer, stage_tables
 from formulations.costs.tables import CostTables
 from formulations.costs.transfers import outside_ns
-from formulations.plan import ByPlace, Configuration, Degrees, Place, Plan
+from formulations.plan import ByPlace, Configuration, Place, Plan
 from formulations.space import PlanSpace
-from formulations.space.slots import layout_plan, may_follow, stage_places
+from formulations.space.slots import layout_plan, stage_places
 from formulations.units import ceil_div
 from solver.interrupt import Deadline
 from solver.verify.bounds import Prover
 from solver.verify.closed_forms import passes_left
 from solver.verify.exhaust import Outcome, Trial
 from solver.verify.findings import NOISE
-from solver.verify.orders import OrderGraph, Step
+from solver.verify.orders import OrderGraph, Spot, Spots, Tally, Used, exact_tally
 from solver.verify.refutation import Refutation
 from solver.verify.stages import Stages
 
 
-class Standing(NamedTuple):
-    """After a stage: nodes used of every group, GPUs taken of the last one, the stage's place.
-
-    first: degrees of the first stage, where these count for the target.
-    """
-
-    used: tuple[int, ...]
-    taken: int
-    place: int
-    first: Degrees | None
-
-
-@dataclass(frozen=True)
-class Move:
-    """A stage at a place, and where it leaves things."""
-
-    before: Standing | None
-    after: Standing
-
-
 class StageGraph(OrderGraph):
-    """The graph of one config of an instance; its own instance and config are by place."""
+    """The graph of one config of an instance; its own instance and config are by place.
+
+    A node starts with the GPUs that stages before have taken of it, in place of a slot.
+    """
 
     def __init__(self, by_place: ByPlace) -> None:
         instance, config, places = by_place.instance, by_place.config, by_place.places
         self.cluster, self.whole, self.places = instance.cluster, config, places
         self.by_place, self.node_gpus = by_place, by_place.node_gpus
-        super().__init__(stage_tables(instance, config, places))
+        tables = stage_tables(instance, config, places)
+        self.placer = StagePlacer(tables)
+        units = exact_tally(config.nodes_used).weights
+        weights = (
+            tuple(n * self.placer.num_nodes(x) for n in units[j]) for x, (j, _) in enumerate(places)
+        )
+        super().__init__(tables, Tally(tuple(weights), config.nodes_used))
+        self.limited = self.instance.search.target == "flagscale"
         self.width, self.lanes = config.dp, range(1)
-        self.placer = StagePlacer(self.tables)
 
     def _gpus(self, place: int) -> tuple[int, int]:
         """Of a node, and of all replicas of a stage."""
         j, degrees = self.places[place]
         return self.node_gpus[j], self.whole.dp * degrees.width
 
-    def _moves(self, before: Standing | None) -> Iterator[Move]:
-        """Where the next stage may stand."""
-        used = before.used if before else (0,) * len(self.cluster.groups)
-        room = self._gpus(before.place)[0] - before.taken if before else 0
-        for x, (j, degrees) in enumerate(self.places):
-            size, gpus = self._gpus(x)
-            first = None
-            if self.instance.search.target == "flagscale":
-                first = before.first if before else degrees
-            if before and room:
-                if j == self.places[before.place][0] and gpus <= room:
-                    yield Move(before, Standing(used, before.taken + gpus, x, first))
-            elif gpus <= size or gpus % size == 0:
-                nodes = self.placer.num_nodes(x)
-                more = tuple(n + nodes * (i == j) for i, n in enumerate(used))
-                if more[j] <= self.whole.nodes_used[j]:
-                    yield Move(before, Standing(more, min(gpus, size), x, first))
+    def _room(self, spots: Spots) -> int:
+        """GPUs left of the last node of a stage."""
+        return sum(-(start + gpus) % size for x, start in spots for size, gpus in [self._gpus(x)])
 
-    @cached_property
-    def _levels(self) -> list[list[Move]]:
-        """Per stage the moves of which plans are made, as the target runs them; none: no plan."""
-        levels, states = list[list[Move]](), list[Standing | None]([None])
-        for k in range(1, self.whole.pp + 1):
-            levels.append([])
-            for move in (move for state in states for move in self._moves(state)):
-                degrees, last = self.places[move.after.place][1], k == self.whole.pp
-                first = move.after.first or degrees
-                if may_follow(self.instance, self.whole.zero, first, degrees, last):
-                    levels[-1].append(move)
-            states = list(dict.fromkeys(move.after for move in levels[-1]))
-        full = [state for state in states if state and state.used == self.whole.nodes_used]
-        useful = set[Standing | None](
-            state for state in full if state.taken == self._gpus(state.place)[0]
-        )
-        for k in reversed(range(self.whole.pp)):
-            levels[k] = [move for move in levels[k] if move.after in useful]
-            useful = {move.before for move in levels[k]}
-        return levels if all(levels) else []
+    def _placed(self, k: int, used: Used, before: Spots) -> Iterator[tuple[Used, Spots]]:
+        """On GPUs left of a node, or on whole nodes of a group; the last one leaves none."""
+        room = self._room(before)
+        for x, (j, _) in enumerate(self.places):
+            (size, gpus), more = self._gpus(x), self.tally.plus(used, x)
+            spots = (Spot(x, size - room if room else 0),)
+            if room:
+                fits, more = j == self.places[before[0].group][0] and gpus <= room, used
+            else:
+                fits = gpus <= size or gpus % size == 0
+            full = more == self.tally.most and not self._room(spots)
+            if fits and more is not None and (full or k + 1 < self.whole.pp):
+                yield more, spots
 
-    @cached_property
-    def steps(self) -> tuple[Step, ...] | None:
-        """Per stage; none if there is no plan."""
-        if sum(map(len, self._levels)) > self.most_steps:
-            return None
-        steps, numbers = list[Step](), dict[Standing | None, int]({None: 0})
-        for k, moves in enumerate(self._levels):
-            after = dict[Standing | None, int]()
-            target = [after.setdefault(move.after, len(after)) for move in moves]
-            sends = np.array([[self._sends(move)] for move in moves], dtype=np.int64)
-            backs = [[self._back(move)] for move in moves]
-            steps.append(
-                Step(
-                    source=np.array([numbers[move.before] for move in moves]),
-                    target=np.array(target),
-                    group=np.array([[move.after.place] for move in moves]),
-                    send=sends,
-                    back=0 * sends,
-                    tail=np.array([self._tail(k, move.after.place) for move in moves]),
-                    begins=((),) * len(moves),
-                    num_targets=len(after),
-                    send_back=None if backs[0] == [None] else np.array(backs, dtype=np.int64),
-                )
-            )
-            numbers = after
-        return tuple(steps)
+    def _owners(self, k: int, spots: Spots) -> list[Spot]:
+        return list(spots)
 
-    def _sends(self, move: Move) -> list[int]:
-        """[K] messages between the stage before and this one; 0 before the first."""
-        if move.before is None:
-            return [0] * len(self.tables.tensors)
-        together = move.before.taken < self._gpus(move.before.place)[0]
-        return list(self.placer.send_ns(move.before.place, move.after.place, together))
+    def _begins(self, k: int, spots: Spots) -> tuple[int, ...]:
+        return tuple(place for place, start in spots if not start)
 
-    def _back(self, move: Move) -> int | None:
-        """The largest message back to the stage before; None: as from there."""
-        return None
+    def _sends_ns(self, k: int, before: Spots, spots: Spots) -> list[tuple[int, ...]]:
+        if not k:
+            return super()._sends_ns(k, before, spots)
+        ((source, _),), ((target, start),) = before, spots
+        return [self.placer.send_ns(source, target, start > 0)]
 
-    def _tail(self, k: int, place: int) -> int:
-        """Row of `epilogues` of a stage."""
-        ends = k in (0, self.whole.pp - 1)
-        embedding = self._embedding_ns(place) if ends else 0
-        return self.epilogues.row_of_rings(place, embedding, self.placer.rings(place))
+    def _tail_row(self, k: int, spots: Spots) -> int:
+        ((place, _),) = spots
+        embedding = self._embedding_ns(place) if k in (0, self.whole.pp - 1) else 0
+        return self.epilogues.row_of_rings([place], embedding, self.placer.rings(place))
 
     def _embedding_ns(self, place: int) -> int:
         """Tied embeddings, as far as an outer stage decides; on one node only if all stages are."""
@@ -176,11 +115,9 @@ class StageGraph(OrderGraph):
     def plan(self, prover: Prover, steps: Sequence[int], ends: Sequence[int]) -> Plan:
         """The plan of these steps and layer boundaries; `prover`: of the instance by place."""
         m = self.instance.workload.global_batch // self.whole.micro_batch // self.whole.dp
-        layout = list[int]()
-        for row, i in zip(self._levels, steps, strict=True):
-            before, after = row[i].before, row[i].after
-            together = before is not None and before.used == after.used
-            layout.append(2 * after.place + together)  # as layouts are numbered
+        # as layouts are numbered: behind the stage before, or on a new node
+        pairs = zip(self.built, steps, strict=True)
+        layout = [2 * int(step.group[i, 0]) + (not step.begins[i]) for step, i in pairs]
         choose = StageCosts(prover.tables(self.config)).recomputed
         return layout_plan(self.by_place, layout, ends, [m] * self.whole.dp, choose)
 
@@ -279,6 +216,4 @@ def exhaust_stages(
     graph = StageGraph(ByPlace(prover.instance, config, places))
     if graph.steps is None:
         return None
-    if not graph.steps:
-        return Outcome(tried=False)
     return StageTrial(prover, graph, below_ns, clock).outcome()

@@ -13,6 +13,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+import numpy as np
+
+from formulations.costs.intervals import Array
 from formulations.costs.template_costs import (
     between_ns,
     stage_tables,
@@ -36,8 +39,9 @@ from solver.verify.bounds import Prover
 from solver.verify.cascade import Effort, in_turns
 from solver.verify.exhaust import Plans, Trial
 from solver.verify.findings import Findings
+from solver.verify.orders import Spots, Used
 from solver.verify.refutation import Refutation
-from solver.verify.stage_degrees import Move, StageGraph, Standing
+from solver.verify.stage_degrees import StageGraph
 from solver.verify.stages import Stages
 
 
@@ -105,27 +109,28 @@ class TemplateGraph(StageGraph):
             for _, degrees in places
         }
 
-    def _moves(self, before: Standing | None) -> Iterator[Move]:
-        for move in super()._moves(before):
-            gpus = self._gpus(move.after.place)[1]
-            if may_start(self.space.split, gpus, move.after.taken - gpus):
-                yield move
+    def _placed(self, k: int, used: Used, before: Spots) -> Iterator[tuple[Used, Spots]]:
+        for more, (spot,) in super()._placed(k, used, before):
+            if may_start(self.space.split, self._gpus(spot.group)[1], spot.start):
+                yield more, (spot,)
 
-    def _sends(self, move: Move) -> list[int]:
-        return [self._message_ns(move, move.after.place)] * len(self.tables.tensors)
+    def _sends_ns(self, k: int, before: Spots, spots: Spots) -> list[tuple[int, ...]]:
+        message_ns = self._message_ns(before, spots, spots[0].group)
+        return [(message_ns,) * len(self.tables.tensors)]
 
-    def _message_ns(self, move: Move, receiver: int) -> int:
+    def _message_ns(self, before: Spots, spots: Spots, receiver: int) -> int:
         """One message over the border that a stage has to the one before; 0 before the first."""
-        if move.before is None:
+        if not before:
             return 0
-        (i, _), (j, _) = (self.places[end.place] for end in (move.before, move.after))
+        (i, _), (j, _) = (self.places[place] for ((place, _),) in (before, spots))
         tables = self.by_gpus[self.places[receiver][1].tp]
-        if move.before.taken < self._gpus(move.before.place)[0]:
+        if spots[0].start:
             return inside_ns(tables, i, tables.tensors[-1])
         return between_ns(tables, i, j)
 
-    def _back(self, move: Move) -> int:
-        return self._message_ns(move, move.before.place) if move.before else 0
+    def _sends_back(self, k: int, pairs: Sequence[tuple[Spots, Spots]]) -> Array | None:
+        times = [[self._message_ns(*pair, pair[0][0].group)] if k else [0] for pair in pairs]
+        return np.array(times, dtype=np.int64).reshape(len(pairs), 1)
 
     def _embedding_ns(self, place: int) -> int:
         j, degrees = self.places[place]
@@ -177,8 +182,6 @@ def faster_template(space: PipelineSpace, below_ns: int, clock: Deadline) -> Fas
             m = space.micro_batches
             if graph.steps is None or not can_be_simulated(config.pp, m, m):
                 raise TimeUp
-            if not graph.steps:
-                continue
             outcome = TemplateTrial(graph, below_ns, clock).outcome()
             if outcome.plan is not None and outcome.step_time_ns is not None:
                 template = graph.template(outcome.plan)

@@ -16,8 +16,8 @@ def test_a_lane_may_stay_on_a_node_that_holds_more_than_a_stage() -> None:
     """
     tables = two_groups((3, 1), (2, 2), 2).tables
     graph = LaneGraph(tables, Tally(((), ()), ()), (), (None,) * 4, apart=False)
-    sends = [graph._send_ns(1, Spot(j, range(1)), Spot(j, range(2, 3)), 1) for j in range(2)]
-    assert sends == [[8_000_000], [8_010_000]]
+    sends = [graph.sends(1, (Spot(j, 0),), (Spot(j, 2),)) for j in range(2)]
+    assert sends == [[(8_000_000,)], [(8_010_000,)]]
 
 
 @pytest.mark.parametrize("zones", [False, True])
