@@ -20,7 +20,7 @@ from itertools import chain
 import numpy as np
 
 from formulations.costs.intervals import Array, Mask
-from formulations.costs.plan_costs import PlanCosts, plan_costs
+from formulations.costs.plan_costs import plan_costs
 from formulations.plan import Configuration, Plan
 from formulations.schedules.graph import ScheduleGraph, schedule_graph
 from formulations.schedules.registry import SCHEDULES
@@ -61,105 +61,6 @@ class Plans:
     def take(self, chosen: Array | slice) -> "Plans":
         """Some of them."""
         return Plans(self.steps[:, chosen], self.ends[:, chosen], self.choices[:, chosen])
-
-
-class PlanTimes:
-    """Simulated step times of plans of one configuration."""
-
-    def __init__(self, prover: Prover, config: Configuration, graph: OrderGraph) -> None:
-        self.prover, self.config, self.order = prover, config, graph
-        even = prover.instance.search.micro_batches == "even"
-        #: whether what is simulated may lack room: else bounds have left that out, see `Stages`
-        self.room_varies = not (even or SCHEDULES[config.schedule].prefixes)
-
-    @cached_property
-    def _tails(self) -> tuple[Array, Array]:
-        """[T, n, n] tails of the graph, and of these the sync."""
-        return np.stack(self.order.epilogues.all_ns), np.stack(self.order.epilogues.syncs)
-
-    def of(self, plans: Plans, r: int, micro_batches: int) -> Array:
-        """[N] step time if lane r, with so many micro-batches, were alone; a lower bound."""
-        config = self.config
-        graph = schedule_graph(config.schedule, config.pp, micro_batches, *config.chunking)
-        size = max(1, MOST_TIMES // graph.num_operations)
-        parts = [
-            self._simulated(graph, plans.take(slice(i, i + size)), r)
-            for i in range(0, len(plans), size)
-        ]
-        return np.concatenate(parts)
-
-    def _simulated(self, graph: ScheduleGraph, plans: Plans, r: int) -> Array:
-        ready = simulate(graph, self._times(graph.micro_batches, plans, r))[graph.last]
-        steps = zip(self.order.built, plans.steps, strict=True)
-        rows = np.stack([step.tail[chosen] for step, chosen in steps])
-        tail, sync = (self._after(table, rows, plans.ends) for table in self._tails)
-        latest = ended(self.order, ready, rows, tail, sync)
-        if not self.room_varies:
-            return latest
-        groups = self._groups(plans, r)
-        places = zip(groups, plans.ends[:-1], plans.ends[1:], strict=True)
-        m, prover = graph.micro_batches, self.prover
-        extra = [prover.extra(self.config, s, m)[place] for s, place in enumerate(places)]
-        return np.where(np.max(extra, axis=0) < NEVER, latest, NEVER)
-
-    def _groups(self, plans: Plans, r: int) -> Array:
-        """[S, N] node group of every virtual stage."""
-        steps = zip(self.order.built, plans.steps, strict=True)
-        return np.tile([step.group[chosen, r] for step, chosen in steps], (self.config.vpp, 1))
-
-    def _times(self, micro_batches: int, plans: Plans, r: int) -> Times:
-        config, prover = self.config, self.prover
-        places = self._groups(plans, r), plans.ends[:-1], plans.ends[1:]
-        forward, _, weight = prover.stage_times(config)
-        return Times(
-            forward=forward[places],
-            backward=self._backward(micro_batches, *places),
-            weight=weight[places] if SCHEDULES[config.schedule].splits_backward else None,
-            send=self._sends(plans, r),
-            send_back=self._backs(plans, r),
-            blocking=prover.instance.search.blocking_sends,
-        )
-
-    def _backs(self, plans: Plans, r: int) -> Array | None:
-        """[p - 1, N] messages back, where they take other times; of one chunk per device."""
-        steps = list(zip(self.order.built, plans.steps, strict=True))[1:]
-        backs = [s.send_back[x, r] for s, x in steps if s.send_back is not None]
-        return np.stack(backs) if backs else None
-
-    def _backward(self, micro_batches: int, groups: Array, first: Array, last: Array) -> Array:
-        """[S, N] with what is recomputed; of devices with several chunks in all of them."""
-        config, prover = self.config, self.prover
-        if config.vpp == 1:
-            places = zip(groups, first, last, strict=True)
-            rows = [prover.backward_ns(config, s, micro_batches)[at] for s, at in enumerate(places)]
-            return np.stack(rows)
-        backward: Array = prover.stage_times(config)[1][groups, first, last]
-        costs, ends = prover.stage_costs(config), np.concatenate([first, last[-1:]])
-        orders, which = np.unique(groups[: config.pp], axis=1, return_inverse=True)
-        for i, order in enumerate(orders.T):
-            plans = np.flatnonzero(which.ravel() == i)
-            extra = costs.extra_of_devices(order[:, None], micro_batches, ends[:, plans].T)
-            backward[:, plans] += extra[:, 0]
-        return backward
-
-    def _sends(self, plans: Plans, r: int) -> Array:
-        """[S - 1, N] messages from a virtual stage to the next."""
-        steps = list(zip(self.order.built, plans.steps, strict=True))
-        sends = [step.send[chosen, r] for step, chosen in steps]
-        around = [steps[0][0].back[plans.steps[0], r], *sends[1:]]
-        into = np.stack(list(chain(sends, around * (self.config.vpp - 1))))[1:]
-        kinds = self.order.tables.message_kind[plans.ends[1:-1]]
-        return np.asarray(np.take_along_axis(into, kinds[..., None], axis=2)[..., 0])
-
-    def _after(self, table: Array, rows: Array, ends: Array) -> Array:
-        """[p, N] of the chunks of every device by a table [T, n, n], what comes once counted once.
-
-        rows: [p, N] of the table.
-        """
-        by_stage = np.tile(rows, (self.config.vpp, 1))
-        once = table[by_stage, 0, 0]
-        each = table[by_stage, ends[:-1], ends[1:]] - once
-        return np.asarray(once[: len(rows)] + each.reshape(-1, *rows.shape).sum(axis=0))
 
 
 def ended(graph: OrderGraph, ready: Array, rows: Array, tail: Array, sync: Array) -> Array:
@@ -212,7 +113,9 @@ class Trial:
         self.question, self.below_ns, self.stages = question, below_ns, question.stages
         self.instance, self.config = self.stages.instance, self.stages.config
         self.prover, self.graph = self.stages.prover, self.stages.graph
-        self.times = PlanTimes(self.prover, self.config, self.graph)
+        self.whole = self.instance  #: what plans are priced for
+        #: whether what is simulated may lack room: else bounds have left that out, see `Stages`
+        self.room_varies = not (self.stages.even or SCHEDULES[self.config.schedule].prefixes)
 
     def outcome(self, allowed: Allowed | None = None) -> Outcome:
         """Whether any plan is below the claim. Raises TimeUp."""
@@ -295,7 +198,7 @@ class Trial:
             for lane, r in enumerate(lanes):
                 for m in np.unique(shares[lane, todo[lane]]).tolist():
                     rows = np.flatnonzero(todo[lane] & (shares[lane] == m))
-                    slow = self.times.of(plans.take(rows), r, m) >= self.below_ns
+                    slow = self.step_times(plans.take(rows), r, m) >= self.below_ns
                     settled[lane, rows] = ~slow
                     shares[lane, rows[slow]] -= 1
                     todo[lane, rows] = False
@@ -319,19 +222,18 @@ class Trial:
         if shares is None:
             return None
         plan = self.plan(steps, ends, shares)
-        costs = self.costs(plan)
-        step_ns = step_time_ns(costs)
-        short = bool((costs.memory_bytes > costs.limit_bytes).any())
-        fails = self.stages.even and (short or step_ns >= self.below_ns)
+        step_ns, fits = self.priced(plan)
+        fails = self.stages.even and not (fits and step_ns < self.below_ns)
         return None if fails else (plan, step_ns)
 
     def plan(self, steps: Sequence[int], ends: Sequence[int], shares: Sequence[int]) -> Plan:
         """The plan of these steps and layer boundaries."""
         return self.prover.plan(self.config, self._order(steps), ends, shares)
 
-    def costs(self, plan: Plan) -> PlanCosts:
-        """What it costs, worked out again."""
-        return plan_costs(self.instance, plan)
+    def priced(self, plan: Plan) -> tuple[int, bool]:
+        """Its step with all costs, worked out again, and whether it fits in memory."""
+        costs = plan_costs(self.whole, plan)
+        return step_time_ns(costs), bool((costs.memory_bytes <= costs.limit_bytes).all())
 
     def _order(self, steps: Sequence[int]) -> list[int]:
         """Groups of the nodes in order."""
@@ -361,3 +263,80 @@ class Trial:
         for r, upper in enumerate(upper_shares):
             shares[r] += min(upper - fewest, total - sum(shares))
         return shares if sum(shares) == total else None
+
+    @cached_property
+    def _tails(self) -> tuple[Array, Array]:
+        """[T, n, n] tails of the graph, and of these the sync."""
+        return np.stack(self.graph.epilogues.all_ns), np.stack(self.graph.epilogues.syncs)
+
+    def step_times(self, plans: Plans, r: int, micro_batches: int) -> Array:
+        """[N] simulated step if lane r, with so many micro-batches, were alone; a lower bound."""
+        config = self.config
+        graph = schedule_graph(config.schedule, config.pp, micro_batches, *config.chunking)
+        size = max(1, MOST_TIMES // graph.num_operations)
+        parts = [
+            self._simulated(graph, plans.take(slice(i, i + size)), r)
+            for i in range(0, len(plans), size)
+        ]
+        return np.concatenate(parts)
+
+    def _simulated(self, graph: ScheduleGraph, plans: Plans, r: int) -> Array:
+        config, prover, m = self.config, self.prover, graph.micro_batches
+        steps = list(zip(self.graph.built, plans.steps, strict=True))
+        groups = np.tile([step.group[x, r] for step, x in steps], (config.vpp, 1))
+        places = groups, plans.ends[:-1], plans.ends[1:]  # [S, N] of every virtual stage
+        forward, _, weight = prover.stage_times(config)
+        # messages back where they take other times; of one chunk per device
+        backs = [step.send_back[x, r] for step, x in steps[1:] if step.send_back is not None]
+        times = Times(
+            forward=forward[places],
+            backward=self._backward(m, *places),
+            weight=weight[places] if SCHEDULES[config.schedule].splits_backward else None,
+            send=self._sends(plans, r),
+            send_back=np.stack(backs) if backs else None,
+            blocking=self.instance.search.blocking_sends,
+        )
+        ready = simulate(graph, times)[graph.last]
+        rows = np.stack([step.tail[x] for step, x in steps])
+        tail, sync = (self._after(table, rows, plans.ends) for table in self._tails)
+        latest = ended(self.graph, ready, rows, tail, sync)
+        if not self.room_varies:
+            return latest
+        by_stage = enumerate(zip(*places, strict=True))
+        extra = [prover.extra(config, s, m)[place] for s, place in by_stage]
+        return np.where(np.max(extra, axis=0) < NEVER, latest, NEVER)
+
+    def _backward(self, micro_batches: int, groups: Array, first: Array, last: Array) -> Array:
+        """[S, N] with what is recomputed; of devices with several chunks in all of them."""
+        config, prover = self.config, self.prover
+        if config.vpp == 1:
+            places = zip(groups, first, last, strict=True)
+            rows = [prover.backward_ns(config, s, micro_batches)[at] for s, at in enumerate(places)]
+            return np.stack(rows)
+        backward: Array = prover.stage_times(config)[1][groups, first, last]
+        costs, ends = prover.stage_costs(config), np.concatenate([first, last[-1:]])
+        orders, which = np.unique(groups[: config.pp], axis=1, return_inverse=True)
+        for i, order in enumerate(orders.T):
+            plans = np.flatnonzero(which.ravel() == i)
+            extra = costs.extra_of_devices(order[:, None], micro_batches, ends[:, plans].T)
+            backward[:, plans] += extra[:, 0]
+        return backward
+
+    def _sends(self, plans: Plans, r: int) -> Array:
+        """[S - 1, N] messages from a virtual stage to the next."""
+        steps = list(zip(self.graph.built, plans.steps, strict=True))
+        sends = [step.send[chosen, r] for step, chosen in steps]
+        around = [steps[0][0].back[plans.steps[0], r], *sends[1:]]
+        into = np.stack(list(chain(sends, around * (self.config.vpp - 1))))[1:]
+        kinds = self.graph.tables.message_kind[plans.ends[1:-1]]
+        return np.asarray(np.take_along_axis(into, kinds[..., None], axis=2)[..., 0])
+
+    def _after(self, table: Array, rows: Array, ends: Array) -> Array:
+        """[p, N] of the chunks of every device by a table [T, n, n], what comes once counted once.
+
+        rows: [p, N] of the table.
+        """
+        by_stage = np.tile(rows, (self.config.vpp, 1))
+        once = table[by_stage, 0, 0]
+        each = table[by_stage, ends[:-1], ends[1:]] - once
+        return np.asarray(once[: len(rows)] + each.reshape(-1, *rows.shape).sum(axis=0))

@@ -1,8 +1,9 @@
 """Nodes dealt to lanes: by the most that lanes on them do, and by the weight of the lightest."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import product
 from math import prod
 from types import EllipsisType
 
@@ -56,15 +57,6 @@ def best_deal(most: Mapping[Nodes, int], lanes: int, available: Nodes) -> list[N
     return chosen
 
 
-def lane_nodes(stages: int, available: Nodes) -> Iterator[Nodes]:
-    """All choices of so many nodes."""
-    if not available:
-        yield from [()] if stages == 0 else []
-        return
-    for count in range(min(stages, available[0]) + 1):
-        yield from ((count, *rest) for rest in lane_nodes(stages - count, available[1:]))
-
-
 @dataclass(frozen=True)
 class Dealing:
     """All places by group for a number of lanes of pp stages that do `total` micro-batches.
@@ -85,7 +77,9 @@ class Dealing:
     @cached_property
     def kinds(self) -> list[Nodes]:
         """All nodes that a lane may have."""
-        return list(lane_nodes(self.pp, self.places))
+        counts = product(*(range(min(self.pp, n) + 1) for n in self.places[:-1]))
+        kinds = ((*nodes, self.pp - sum(nodes)) for nodes in counts)
+        return [nodes for nodes in kinds if 0 <= nodes[-1] <= self.places[-1]]
 
     @property
     def few(self) -> bool:

@@ -20,7 +20,7 @@ steps. With several, `families` builds the others operation by operation and has
 every arc; what is not a path of this graph, or is not of this form, is left out.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -207,6 +207,19 @@ class Costs:
         return sum((n * ns if n > 1 else ns for n, ns in pairs if n), 0 * self.tail)
 
 
+def _ways(reached: Array, arcs: Iterable[tuple[tuple[Array, Array], Array, int]]) -> list[Array]:
+    """[M] of every device the shortest way up to each choice, from nodes with these ways.
+
+    arcs: per device from where to where choices lead, what they take, and the number of nodes.
+    """
+    ways = list[Array]()
+    for (source, target), cost, num_nodes in arcs:
+        ways.append(reached[source])
+        reached = np.full(num_nodes, NEVER)
+        np.minimum.at(reached, target, ways[-1] + cost)
+    return ways
+
+
 class LaneWays:
     """Shortest ways of one lane through the choices that remain, [M] of every device.
 
@@ -244,24 +257,15 @@ class LaneWays:
 
     def ways_before(self, passed: list[Array]) -> list[Array]:
         """From the start, where the choices take so long."""
-        reached, ways = np.full(self.size, NEVER), list[Array]()
-        reached[0] = 0
-        arcs = zip(self.nodes, passed, self._num_nodes[1:], strict=True)
-        for (source, target), cost, num_nodes in arcs:
-            ways.append(reached[source])
-            reached = np.full(num_nodes, NEVER)
-            np.minimum.at(reached, target, ways[-1] + cost)
-        return ways
+        start = np.full(self.size, NEVER)
+        start[0] = 0
+        return _ways(start, zip(self.nodes, passed, self._num_nodes[1:], strict=True))
 
     def ways_after(self, passed: list[Array]) -> list[Array]:
         """To the end, where the choices take so long."""
-        reached, ways = np.zeros(self._num_nodes[-1], dtype=np.int64), list[Array]()
-        arcs = zip(self.nodes, passed, self._num_nodes[:-1], strict=True)
-        for (source, target), cost, num_nodes in reversed(list(arcs)):
-            ways.append(reached[target])
-            reached = np.full(num_nodes, NEVER)
-            np.minimum.at(reached, source, ways[-1] + cost)
-        return ways[::-1]
+        back = [(target, source) for source, target in self.nodes]
+        arcs = list(zip(back, passed, self._num_nodes[:-1], strict=True))[::-1]
+        return _ways(np.zeros(self._num_nodes[-1], dtype=np.int64), arcs)[::-1]
 
     def busiest(self, k: int, limit: int) -> Array:
         """[M] micro-batches for which device k is busy within the limit; 0 if for none."""

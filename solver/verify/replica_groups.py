@@ -36,7 +36,7 @@ import numpy as np
 
 from formulations.costs.intervals import Mask
 from formulations.costs.plan_costs import plan_costs
-from formulations.plan import Configuration, Plan
+from formulations.plan import Configuration
 from formulations.schedules.registry import SCHEDULES
 from formulations.units import ceil_div
 from solver.interrupt import Deadline
@@ -246,9 +246,18 @@ def exhaust_lanes(lanes: Lanes, everything: LanesLeft) -> Outcome | None:
         if not lanes.dealing.few or (ways := _ways(lanes, lanes_left)) is None:
             return None
         most = {nodes: way.micro_batches for nodes, way in ways.items()}
-        if deal(most, lanes.number, nodes_used)[-1].flat[-1] < lanes.total:
+        chosen = best_deal(most, lanes.number, nodes_used)
+        if sum(most[nodes] for nodes in chosen) < lanes.total:
             continue
-        plan = _dealt(lanes, lanes_left, ways)
+        # the plan of the lanes that together can do most
+        rows = [ways[nodes].begins for nodes in chosen]
+        order = [j for stage in zip(*rows, strict=True) for groups in stage for j in groups]
+        ends = [0, *(int(np.flatnonzero(run.any(axis=0))[0]) for run in lanes_left.runs)]
+        shares = [most[nodes] for nodes in chosen for _ in range(lanes.size)]
+        total = lanes.prover.instance.workload.global_batch // lanes.config.micro_batch
+        while sum(shares) > total:
+            shares[shares.index(max(shares))] -= 1
+        plan = lanes.prover.plan(lanes.config, order, ends, shares)
         step_ns = step_time_ns(plan_costs(lanes.prover.instance, plan))
         if step_ns < lanes.below_ns:
             return Outcome(True, plan, step_ns)
@@ -274,7 +283,7 @@ def _most_of_ways(lanes: Lanes, trial: Trial, ways: Remaining) -> list[int]:
         middle = (low + high + 1) // 2 if grows else high
         for m in np.unique(middle[low < high]).tolist():
             rows = np.flatnonzero((middle == m) & (low < high))
-            slow = trial.times.of(plans.take(rows), 0, m) >= trial.below_ns
+            slow = trial.step_times(plans.take(rows), 0, m) >= trial.below_ns
             high[rows[slow]], low[rows[~slow]] = (0 if lanes.even else m - 1), m
     most: list[int] = low.tolist()
     return most
@@ -299,17 +308,3 @@ def _ways(lanes: Lanes, lanes_left: LanesLeft) -> dict[Nodes, _Way] | None:
         if most and (nodes not in ways or ways[nodes].micro_batches < most):
             ways[nodes] = _Way(most, begins)
     return ways
-
-
-def _dealt(lanes: Lanes, lanes_left: LanesLeft, ways: dict[Nodes, _Way]) -> Plan:
-    """The plan of the lanes that together can do most."""
-    most = {nodes: way.micro_batches for nodes, way in ways.items()}
-    chosen = best_deal(most, lanes.number, lanes.config.nodes_used)
-    rows = [ways[nodes].begins for nodes in chosen]
-    order = [j for stage in zip(*rows, strict=True) for groups in stage for j in groups]
-    ends = [0, *(int(np.flatnonzero(run.any(axis=0))[0]) for run in lanes_left.runs)]
-    shares = [ways[nodes].micro_batches for nodes in chosen for _ in range(lanes.size)]
-    total = lanes.prover.instance.workload.global_batch // lanes.config.micro_batch
-    while sum(shares) > total:
-        shares[shares.index(max(shares))] -= 1
-    return lanes.prover.plan(lanes.config, order, ends, shares)

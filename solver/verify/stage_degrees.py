@@ -29,7 +29,6 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from formulations.costs.intervals import Numbers
-from formulations.costs.plan_costs import PlanCosts, plan_costs
 from formulations.costs.stage_costs import StageCosts
 from formulations.costs.stage_places import StagePlacer, stage_tables
 from formulations.costs.tables import CostTables
@@ -44,8 +43,7 @@ from solver.verify.closed_forms import passes_left
 from solver.verify.exhaust import Outcome, Trial
 from solver.verify.findings import NOISE
 from solver.verify.orders import OrderGraph, Spot, Spots, Tally, Used, exact_tally
-from solver.verify.refutation import Refutation
-from solver.verify.stages import Stages
+from solver.verify.refutation import question_of
 
 
 class StageGraph(OrderGraph):
@@ -190,19 +188,14 @@ class StageWork:
 class StageTrial(Trial):
     """The plans of such a configuration against one claim; its graph is by place."""
 
-    def __init__(self, prover: Prover, graph: StageGraph, below_ns: int, clock: Deadline) -> None:
-        instance = graph.instance.but(search={"micro_batches": "even"})
-        stages = Stages(Prover(PlanSpace(instance)), graph.config, graph)
-        super().__init__(Refutation(stages, stages.total // graph.width, clock), below_ns)
-        self.whole, self.stage_graph = prover, graph
+    def __init__(self, graph: StageGraph, below_ns: int, clock: Deadline) -> None:
+        prover = Prover(PlanSpace(graph.instance.but(search={"micro_batches": "even"})))
+        super().__init__(question_of(prover, graph.config, graph, clock), below_ns)
+        self.stage_graph, self.whole = graph, graph.by_place.instance
 
     def plan(self, steps: Sequence[int], ends: Sequence[int], shares: Sequence[int]) -> Plan:
         """The plan of these steps and layer boundaries."""
         return self.stage_graph.plan(self.prover, steps, ends)
-
-    def costs(self, plan: Plan) -> PlanCosts:
-        """What it costs, on the nodes of the instance."""
-        return plan_costs(self.whole.instance, plan)
 
 
 def exhaust_stages(
@@ -214,6 +207,4 @@ def exhaust_stages(
     """
     places = stage_places(prover.instance, config)
     graph = StageGraph(ByPlace(prover.instance, config, places))
-    if graph.steps is None:
-        return None
-    return StageTrial(prover, graph, below_ns, clock).outcome()
+    return None if graph.steps is None else StageTrial(graph, below_ns, clock).outcome()

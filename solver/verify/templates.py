@@ -29,20 +29,15 @@ from formulations.instance import Instance
 from formulations.instance.record import can_be_simulated
 from formulations.node_sharing import NodeSplit, filled, may_start
 from formulations.plan import ByPlace, Configuration, Degrees, Plan
-from formulations.space import PlanSpace
 from formulations.space.configurations import pipeline_strategies
 from formulations.units import NANOSECONDS_PER_SECOND, seconds
 from solver.fleet_document import FleetDocument, TemplateBound
 from solver.interrupt import Deadline, TimeUp
 from solver.simulate import pipeline_step_ns
-from solver.verify.bounds import Prover
 from solver.verify.cascade import Effort, in_turns
-from solver.verify.exhaust import Plans, Trial
 from solver.verify.findings import Findings
 from solver.verify.orders import Spots, Used
-from solver.verify.refutation import Refutation
-from solver.verify.stage_degrees import StageGraph
-from solver.verify.stages import Stages
+from solver.verify.stage_degrees import StageGraph, StageTrial
 
 
 @dataclass(frozen=True)
@@ -150,21 +145,18 @@ class TemplateGraph(StageGraph):
         )
 
 
-class TemplateTrial(Trial):
+class TemplateTrial(StageTrial):
     """The pipelines of one configuration against one claim."""
 
     def __init__(self, graph: TemplateGraph, below_ns: int, clock: Deadline) -> None:
-        self.stage_graph = graph
-        stages = Stages(Prover(PlanSpace(graph.instance)), graph.config, graph)
-        super().__init__(Refutation(stages, stages.total, clock), below_ns)
+        super().__init__(graph, below_ns, clock)
+        self.template_graph = graph
 
-    def _worked_out(self, plans: Plans, i: int, lanes: Sequence[int]) -> tuple[Plan, int] | None:
-        steps, ends = plans.steps[:, i].tolist(), plans.ends[:, i].tolist()
-        plan, graph = self.stage_graph.plan(self.prover, steps, ends), self.stage_graph
+    def priced(self, plan: Plan) -> tuple[int, bool]:
+        """Its step as a pipeline of a fleet."""
+        graph, m = self.template_graph, self.stages.total
         costs = template_costs(graph.space.instance, graph.strategy, graph.template(plan))
-        step_ns = pipeline_step_ns(costs, self.stages.total)
-        faster = costs.fits(self.stages.total) and step_ns < self.below_ns
-        return (plan, step_ns) if faster else None
+        return pipeline_step_ns(costs, m), costs.fits(m)
 
 
 Faster = tuple[Design, int]  #: a pipeline, and its step in ns
