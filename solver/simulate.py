@@ -198,10 +198,14 @@ def _replica_ends(costs: PlanCosts) -> list[tuple[ScheduleGraph, Array]]:
     return [ends[r] for r in range(len(ends))]
 
 
+def last_backwards_ns(costs: PlanCosts) -> Array:
+    """[p, R] end of the last backward of every stage and replica."""
+    return np.stack([end[graph.last, 0] for graph, end in _replica_ends(costs)], axis=1)
+
+
 def step_time_ns(costs: PlanCosts) -> int:
     """Simulated step time only."""
-    ready = [end[graph.last, 0] for graph, end in _replica_ends(costs)]
-    return int(tail_ns(costs, np.max(ready, axis=0)).max())
+    return int(tail_ns(costs, last_backwards_ns(costs).max(axis=1)).max())
 
 
 def simulate_step(costs: PlanCosts) -> Step:

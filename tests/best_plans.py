@@ -20,9 +20,11 @@ from solver.result import Result, longest_step_ns, objective_weight
 from solver.search.critical_path import CutLoop, Found, ModelEngine
 from solver.search.paths import CutPool, OpenConfig
 from solver.simulate import step_time_ns
-from solver.verify import verify_document
+from solver.verify import refutation, verify_document
 from solver.verify.bounds import ANY_TIME_NS, Prover
 from solver.verify.exhaust import exhaust
+from solver.verify.orders import OrderGraph
+from solver.verify.refutation import Refutation
 from tests import brute_force
 from tests.brute_force import optimum_ns
 from tests.conftest import present
@@ -71,6 +73,18 @@ def refuted_share(refutes: Callable[[int], bool], best_ns: int) -> int:
 
 def prover_of(tables: CostTables) -> Prover:
     return Prover(PlanSpace(tables.instance))
+
+
+def question_of(tables: CostTables, below_ns: int = ANY_TIME_NS) -> Refutation:
+    """What the verifier asks of all orders of a configuration."""
+    prover = prover_of(tables)
+    graph = OrderGraph(prover.tables(tables.config))
+    return refutation.question_of(prover, tables.config, graph, below_ns, Deadline(None))
+
+
+def refutes(question: Refutation, below_ns: int) -> bool:
+    """Whether paths alone show that no plan of the configuration has a step time below this."""
+    return question.remaining(question.everything(below_ns), below_ns) is None
 
 
 def check_claims(tables: CostTables, best_ns: int | None) -> None:

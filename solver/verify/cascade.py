@@ -15,8 +15,11 @@ trial     what is left is halved and struck out again, and what then is left is 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import compress
 from math import prod
 from typing import Literal, TypeVar
+
+import numpy as np
 
 from formulations.plan import Configuration, Plan
 from formulations.space.slots import limits_orders
@@ -86,22 +89,18 @@ def quick_verdicts(prover: Prover, claims: Sequence[Claim]) -> list[Verdict]:
     for side, claimed in by_prover.items():
         by_stage, grouped = StageWork(side), list[Claim]()
         for claim in claimed:
-            if claim.below_ns < ANY_TIME_NS and not claim.config.per_stage:
-                grouped.append(claim)
-            config = claim.config
+            config, timed = claim.config, claim.below_ns < ANY_TIME_NS
+            if config.per_stage and timed and claim.below_ns <= by_stage.bound_ns(config):
+                argument_of[claim.index] = "work"
             if claim.nothing_fits and not config.per_stage and side.lacks_memory(config):
                 argument_of[claim.index] = "memory"
-            elif config.per_stage and ANY_TIME_NS > claim.below_ns <= by_stage.bound_ns(config):
-                argument_of[claim.index] = "work"
+            if timed and not config.per_stage:
+                grouped.append(claim)
         if grouped:
-            works = ClosedForms(side, [claim.config for claim in grouped]).work_ns().tolist()
-            pairs = list(zip(grouped, works, strict=True))
-            by_blocks = [claim for claim, work_ns in pairs if work_ns < claim.below_ns]
-            forms = ClosedForms(side, [claim.config for claim in by_blocks])
-            blocks = refuted(forms, [claim.below_ns for claim in by_blocks])
-            shown = [claim for claim, work_ns in pairs if work_ns >= claim.below_ns]
-            shown += [claim for claim, holds in zip(by_blocks, blocks, strict=True) if holds]
-            for claim in shown:
+            forms = ClosedForms(side, [claim.config for claim in grouped])
+            below_ns = np.array([claim.below_ns for claim in grouped])
+            shown = (forms.work_ns() >= below_ns) | refuted(forms, below_ns)
+            for claim in compress(grouped, shown):
                 argument_of.setdefault(claim.index, "work")
     return [Verdict(claim, argument_of.get(claim.index)) for claim in claims]
 
@@ -142,8 +141,7 @@ def verdicts(prover: Prover, claims: Sequence[Claim], effort: Effort) -> Iterato
     open_claims = [verdict.claim for verdict in quick if verdict.open]
 
     def settle(claim: Claim, clock: Deadline) -> Verdict | None:
-        verdict = searched(prover.on(claim.config.nodes_used), claim, clock)
-        return None if verdict.open else verdict
+        return searched(prover.on(claim.config.nodes_used), claim, clock)
 
     yield from in_turns(open_claims, settle, effort, len(claims) - len(open_claims))
 
@@ -156,7 +154,7 @@ def _exhausted(prover: Prover, claim: Claim, clock: Deadline) -> Outcome | None:
     if config.vpp > 1 or sum(map(bool, config.nodes_used)) == 1:
         return exhaust(prover, config, below_ns, clock)
     lanes = Lanes(prover, config, below_ns, clock)
-    single = lanes.number == 1
+    single = lanes.dealing.number == 1
     if single and prod(n + 1 for n in config.nodes_used) <= FEW_STATES:
         outcome = exhaust(prover, config, below_ns, clock)
         if outcome is not None:
@@ -170,15 +168,14 @@ def _exhausted(prover: Prover, claim: Claim, clock: Deadline) -> Outcome | None:
     return next(filter(None, (attempt() for attempt in tries[:: -1 if single else 1])), None)
 
 
-def searched(prover: Prover, claim: Claim, clock: Deadline) -> Verdict:
-    """What the paths of the schedule, and trying plans, say of one claim."""
-    try:
-        clock.check()
-        outcome = _exhausted(prover, claim, clock)
-    except TimeUp:
-        outcome = None
+def searched(prover: Prover, claim: Claim, clock: Deadline) -> Verdict | None:
+    """What the paths of the schedule, and trying plans, say of one claim; None: no opinion.
+
+    Raises TimeUp.
+    """
+    outcome = _exhausted(prover, claim, clock)
     if outcome is None:
-        return Verdict(claim)
+        return None
     if outcome.plan is not None:
         return Verdict(claim, plan=outcome.plan, step_time_ns=outcome.step_time_ns)
     return Verdict(claim, "trial" if outcome.tried else "paths")

@@ -89,23 +89,18 @@ class ClosedForms:
     @cached_property
     def layers(self) -> Numbers:
         """[3, N, U, J] forward, backward, weight gradients split off, of one layer of each run."""
-        row_of: dict[tuple[object, ...], int] = {}
-        rows: list[tuple[Array, Array, Array]] = []
-        index = []
+        rows: dict[tuple[object, ...], tuple[Array, Array, Array]] = {}
+        keys = []
         for config in self.configs:
             splits = SCHEDULES[config.schedule].splits_backward
-            exchanges: object = None
-            if config.in_lockstep:
-                exchanges = config.shards, config.nodes_used
-            key = (*config_key(self.prover.instance, config), splits, exchanges)
-            if key not in row_of:
-                row_of[key] = len(rows)
+            exchanges = (config.shards, config.nodes_used) if config.in_lockstep else None
+            keys.append((*config_key(self.prover.instance, config), splits, exchanges))
+            if keys[-1] not in rows:
                 times = self.prover.times_of(config)
                 weight = times.weight_ns[self.starts] * splits
                 backward = times.backward_ns[self.starts] - weight
-                rows.append((times.forward_ns[self.starts], backward, weight))
-            index.append(row_of[key])
-        return np.array(rows, dtype=np.float64).swapaxes(0, 1)[:, index]
+                rows[keys[-1]] = times.forward_ns[self.starts], backward, weight
+        return np.array([rows[key] for key in keys], dtype=np.float64).swapaxes(0, 1)
 
     @cached_property
     def work(self) -> Numbers:
@@ -182,13 +177,12 @@ SLACK = 10 * MARGIN
 TINY = 1e-30
 
 
-def refuted(forms: ClosedForms, below_ns: Sequence[int]) -> Mask:
+def refuted(forms: ClosedForms, below_ns: Array) -> Mask:
     """[N] whether no plan of a configuration has a step time below this; one chunk per device."""
-    if not forms.configs or not any(layer.is_block for layer in forms.prover.layers):
+    if not any(layer.is_block for layer in forms.prover.layers):
         return np.zeros(len(forms.configs), dtype=bool)
-    limits = np.array(below_ns) - 1
-    shown = _Blocks(forms, True).refuted(limits) | _Blocks(forms, False).refuted(limits)
-    return np.asarray(shown & (forms.column("vpp") == 1))
+    shown = [_Blocks(forms, alike).refuted(below_ns - 1) for alike in (True, False)]
+    return np.asarray((shown[0] | shown[1]) & (forms.column("vpp") == 1))
 
 
 class _Blocks:

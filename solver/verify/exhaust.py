@@ -13,7 +13,7 @@ part of transfers to the first. With even shares a plan that these make too slow
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
 
@@ -25,7 +25,7 @@ from formulations.plan import Configuration, Plan
 from formulations.schedules.graph import ScheduleGraph, schedule_graph
 from formulations.schedules.registry import SCHEDULES
 from solver.interrupt import Deadline
-from solver.simulate import Times, simulate, step_time_ns
+from solver.simulate import Times, last_backwards_ns, simulate, step_time_ns, tail_ns
 from solver.verify.bounds import Prover
 from solver.verify.orders import OrderGraph
 from solver.verify.path_lengths import NEVER, Remaining
@@ -98,10 +98,9 @@ def exhaust(
     """
     apart = config.vpp == 1 and prover.keeps_stages_apart(config, below_ns)
     graph = OrderGraph(prover.tables(config), apart=apart)
-    question = question_of(prover, config, graph, clock, below_ns)
-    if not question.applies:
+    if graph.steps is None:
         return None
-    outcome = Trial(question, below_ns).outcome(allowed)
+    outcome = Trial(question_of(prover, config, graph, below_ns, clock), below_ns).outcome(allowed)
     slow = outcome.step_time_ns is not None and outcome.step_time_ns >= below_ns
     return None if slow else outcome
 
@@ -244,23 +243,19 @@ class Trial:
         self, order: Sequence[int], ends: Sequence[int], upper_shares: list[int]
     ) -> list[int] | None:
         """Micro-batches of replicas that have so many at most; None if they are too slow."""
-        fewest, total = self.stages.least, self.stages.total
-        names = "forward_ns", "backward_ns", "weight_ns", "send_ns", "memory", "limit_bytes"
-        for r in range(self.config.dp):
-            # one by one: of ZB-H1, fewer micro-batches may take longer
-            while True:
-                # replica r alone; with fewer micro-batches it may recompute less
-                plan = self.prover.plan(self.config, order, ends, upper_shares)
-                costs = plan_costs(self.instance, plan)
-                columns = {name: getattr(costs, name)[..., r : r + 1] for name in names}
-                alone = replace(costs, micro_batches=(upper_shares[r],), **columns)
-                if step_time_ns(alone) < self.below_ns:
-                    break
-                upper_shares[r] -= 1
-                if upper_shares[r] < fewest:
-                    return None
+        fewest, total, most = self.stages.least, self.stages.total, np.array(upper_shares)
+        slow = np.ones_like(most)
+        # one by one: of ZB-H1, fewer micro-batches may take longer
+        while slow.any():
+            # each replica alone; with fewer micro-batches it may recompute less
+            plan = self.prover.plan(self.config, order, ends, most.tolist())
+            costs = plan_costs(self.instance, plan)
+            slow = tail_ns(costs, last_backwards_ns(costs)).max(axis=0) >= self.below_ns
+            most -= slow
+            if most.min() < fewest:
+                return None
         shares = [fewest] * self.config.dp
-        for r, upper in enumerate(upper_shares):
+        for r, upper in enumerate(most.tolist()):
             shares[r] += min(upper - fewest, total - sum(shares))
         return shares if sum(shares) == total else None
 

@@ -23,8 +23,6 @@ from dataclasses import dataclass
 from functools import cache
 from math import ceil, prod
 
-import numpy as np
-
 from formulations.costs.template_costs import TemplateCosts, exchange_times_ns, template_costs
 from formulations.fleet import Design, Pipeline, holdings
 from formulations.space.configurations import recompute_ways
@@ -36,6 +34,7 @@ from solver.simulate import pipeline_step_ns
 from solver.verify.cascade import Effort
 from solver.verify.feasibility import check_recomputed
 from solver.verify.findings import NOISE, Findings, Verification, verification
+from solver.verify.partition import deal
 from solver.verify.templates import check_sharing, check_steps, prove_claims
 
 
@@ -356,18 +355,10 @@ def _most(
     kinds: Sequence[_Kind], capacities: Sequence[int], available: tuple[int, ...], numbers: range
 ) -> int:
     """Most micro-batches of so many pipelines on the nodes, of which some may be idle."""
-    sizes = tuple(count + 1 for count in available)
-    layer = np.zeros(sizes, dtype=np.int64)
-    nothing = -(1 << 60)
-    best = nothing
-    for number in range(1, numbers.stop):
-        following = np.full(sizes, nothing, dtype=np.int64)
-        for kind, capacity in zip(kinds, capacities, strict=True):
-            if capacity and all(n < size for n, size in zip(kind.nodes, sizes, strict=True)):
-                to = following[tuple(slice(n, None) for n in kind.nodes)]
-                ends = (size - n for n, size in zip(kind.nodes, sizes, strict=True))
-                np.maximum(to, layer[tuple(map(slice, ends))] + capacity, out=to)
-        layer = following
-        if number in numbers:
-            best = max(best, int(layer[(-1,) * len(sizes)]))
-    return best
+    most = dict[tuple[int, ...], int]()
+    for kind, capacity in zip(kinds, capacities, strict=True):
+        if capacity and all(map(int.__le__, kind.nodes, available)):
+            most[*kind.nodes, 0] = max(capacity, most.get((*kind.nodes, 0), 0))
+    # the last group is counted in none: one more, of no nodes
+    deals = deal(most, numbers.stop - 1, (*available, 0))
+    return max(int(deals[number].max()) for number in numbers)

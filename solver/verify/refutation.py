@@ -44,19 +44,16 @@ Allowed = list[Mask]
 def question_of(
     prover: Prover,
     config: Configuration,
-    graph: OrderGraph | None = None,
-    clock: Deadline | None = None,
-    below_ns: int | None = None,
+    graph: OrderGraph,
+    below_ns: int,
+    clock: Deadline,
 ) -> "Refutation":
-    """The question for one configuration, by the graph of all orders or another one.
-
-    below_ns: with several chunks per device no claim is above this; without it there is none.
-    """
-    graph = graph or OrderGraph(prover.tables(config))
-    stages = Stages(prover, config, graph)
-    if config.vpp > 1 and below_ns is not None:
-        stages = ChunkStages(prover, config, graph, below_ns - 1)
-    return Refutation(stages, ceil_div(stages.total, graph.width), clock or Deadline(None))
+    """The question for one configuration by a graph of its orders; no claim is above `below_ns`."""
+    if config.vpp > 1:
+        stages: Stages = ChunkStages(prover, config, graph, below_ns - 1)
+    else:
+        stages = Stages(prover, config, graph)
+    return Refutation(stages, ceil_div(stages.total, graph.width), clock)
 
 
 @dataclass(frozen=True)
@@ -66,16 +63,6 @@ class Refutation:
     stages: Stages
     needed: int
     clock: Deadline
-
-    @property
-    def applies(self) -> bool:
-        """Whether there is an argument, and not too many orders."""
-        stages = self.stages
-        return stages.chunks == stages.config.vpp and stages.graph.steps is not None
-
-    def refutes(self, below_ns: int) -> bool:
-        """True only if no plan of the configuration has a step time below this."""
-        return self.applies and self.remaining(self.everything(below_ns), below_ns) is None
 
     def remaining(self, choices: Remaining, below_ns: int) -> Remaining | None:
         """What plans with a step time below this may use of these; None if there are none."""

@@ -105,25 +105,23 @@ class Lanes:
         sizes = self.tables.slots_per_node
         used = {sizes[j] for j in self.tables.config.groups_used}
         self.size = gcd(config.dp, *used)
-        self.number = config.dp // self.size
-        self.alike = self.number == 1 or used == {self.size}
+        number = config.dp // self.size
+        self.alike = number == 1 or used == {self.size}
         places = config.nodes_used
-        if self.number > 1:
+        if number > 1:
             places = tuple(n * size // self.size for size, n in zip(sizes, places, strict=True))
-        total = prover.instance.workload.global_batch // config.micro_batch
-        self.even = prover.instance.search.micro_batches == "even"
-        self.fewest = total // config.dp if self.even else 1
-        self.total = ceil_div(total, self.size)
-        self.largest = self.fewest if self.even else min(self.total, total - config.dp + 1)
+        all_batches = prover.instance.workload.global_batch // config.micro_batch
+        even = prover.instance.search.micro_batches == "even"
+        fewest, total = all_batches // config.dp if even else 1, ceil_div(all_batches, self.size)
         forward, backward, weight = prover.stage_times(config)
         self.dealing = Dealing(
             places=places,
-            number=self.number,
+            number=number,
             pp=config.pp,
-            total=self.total,
-            fewest=self.fewest,
-            largest=self.largest,
-            even=self.even,
+            total=total,
+            fewest=fewest,
+            largest=fewest if even else min(total, all_batches - config.dp + 1),
+            even=even,
             work=np.maximum((forward + backward + weight)[:, 0, -1], 1).tolist(),
         )
         self._questions: dict[tuple[Tally, Used, int, Hosts], Refutation] = {}
@@ -147,7 +145,7 @@ class Lanes:
         remaining: LanesLeft | None = replace(lanes_left, allowed=question.allowed(ways))
         if remaining and self.dealing.weights is not None:
             remaining = remaining.with_ways(self._light_ways(remaining, self.dealing.weights))
-        by_deal = not self.even and self.number > 1 and self.dealing.few
+        by_deal = not self.dealing.even and self.dealing.number > 1 and self.dealing.few
         if remaining is not None and by_deal and len(self.dealing.kinds) <= MOST_KINDS:
             return self._by_deal(remaining)
         return remaining
@@ -167,11 +165,11 @@ class Lanes:
             return None
         lanes_left = replace(lanes_left, most=most)
         possible = {nodes: upper for nodes, upper in most.items() if upper}
-        others = deal(possible, self.number - 1, places)[-1]
+        others = deal(possible, self.dealing.number - 1, places)[-1]
         ways = []
         for nodes, upper in most.items():
             rest = tuple(n - c for n, c in zip(places[:-1], nodes, strict=False))
-            fewest = max(1, self.total - int(others[rest]))
+            fewest = max(1, self.dealing.total - int(others[rest]))
             if fewest <= upper and (remaining := self._ways_of(lanes_left, nodes, fewest)):
                 ways.append(remaining)
         return lanes_left.with_ways(ways)
@@ -185,7 +183,7 @@ class Lanes:
         """What the light lane may use, by its weight."""
         tally_of = tuple((weight,) for weight in weights)
         for lowest, highest, micro_batches in self.dealing.ranges(weights):
-            if micro_batches <= self.largest:
+            if micro_batches <= self.dealing.largest:
                 tally = Tally(tally_of, (highest,))
                 question = self._question(tally, (lowest,), micro_batches, lanes_left.hosts)
                 ways = self.within(question, lanes_left)
@@ -208,12 +206,12 @@ class Lanes:
     def _weightless(self, hosts: Hosts) -> Refutation:
         """Any lane, whatever its nodes."""
         tally = Tally(((),) * len(self.config.nodes_used), ())
-        return self._question(tally, (), self.fewest, hosts)
+        return self._question(tally, (), self.dealing.fewest, hosts)
 
     def exact(self, hosts: Hosts) -> Refutation:
         """All lanes, by their nodes."""
         none = (0,) * len(self.config.nodes_used)
-        return self._question(exact_tally(self.config.nodes_used), none, self.fewest, hosts)
+        return self._question(exact_tally(self.config.nodes_used), none, self.dealing.fewest, hosts)
 
 
 #: With more ways of a lane through one split they are not tried.
@@ -246,8 +244,8 @@ def exhaust_lanes(lanes: Lanes, everything: LanesLeft) -> Outcome | None:
         if not lanes.dealing.few or (ways := _ways(lanes, lanes_left)) is None:
             return None
         most = {nodes: way.micro_batches for nodes, way in ways.items()}
-        chosen = best_deal(most, lanes.number, nodes_used)
-        if sum(most[nodes] for nodes in chosen) < lanes.total:
+        chosen = best_deal(most, lanes.dealing.number, nodes_used)
+        if sum(most[nodes] for nodes in chosen) < lanes.dealing.total:
             continue
         # the plan of the lanes that together can do most
         rows = [ways[nodes].begins for nodes in chosen]
@@ -266,7 +264,7 @@ def exhaust_lanes(lanes: Lanes, everything: LanesLeft) -> Outcome | None:
         # by all sets of groups that the first undecided stage may stand on
         k, used = lanes_left.hosts.index(None), [j for j, count in enumerate(nodes_used) if count]
         before, after = lanes_left.hosts[:k], lanes_left.hosts[k + 1 :]
-        for size in range(1, min(len(used), lanes.number) + 1):
+        for size in range(1, min(len(used), lanes.dealing.number) + 1):
             for groups in combinations(used, size):
                 stack.append(replace(lanes_left, hosts=(*before, groups, *after)))
     return Outcome(True)
@@ -275,16 +273,16 @@ def exhaust_lanes(lanes: Lanes, everything: LanesLeft) -> Outcome | None:
 def _most_of_ways(lanes: Lanes, trial: Trial, ways: Remaining) -> list[int]:
     """Of every complete way the most micro-batches below the claim, if fewer may be slower too."""
     plans = trial.plans(ways)
-    high = trial.most(plans, ways, 0, np.full(len(plans), lanes.largest))
+    high = trial.most(plans, ways, 0, np.full(len(plans), lanes.dealing.largest))
     low = np.zeros_like(high)
-    grows = not lanes.even and SCHEDULES[lanes.config.schedule].prefixes
+    grows = not lanes.dealing.even and SCHEDULES[lanes.config.schedule].prefixes
     while (low < high).any():
         lanes.clock.check()
         middle = (low + high + 1) // 2 if grows else high
         for m in np.unique(middle[low < high]).tolist():
             rows = np.flatnonzero((middle == m) & (low < high))
             slow = trial.step_times(plans.take(rows), 0, m) >= trial.below_ns
-            high[rows[slow]], low[rows[~slow]] = (0 if lanes.even else m - 1), m
+            high[rows[slow]], low[rows[~slow]] = (0 if lanes.dealing.even else m - 1), m
     most: list[int] = low.tolist()
     return most
 

@@ -35,7 +35,7 @@ def check(costs: CostTables, best: int) -> None:
     verified = verified_forms.ClosedForms(prover_of(costs), [costs.config])
     assert max(forms.work_ns()[0], forms.filling_ns()[0], verified.work_ns()[0]) <= best
     assert not Packing(forms).refutes(np.array([best + 1]))[0]
-    assert not verified_forms.refuted(verified, [best + 1])[0]
+    assert not verified_forms.refuted(verified, np.array([best + 1]))[0]
     assert TimeTables(costs.instance).forms([costs.config])[0].bound_ns <= best
     for cutoff in (NO_CUTOFF, best + 1):
         bound = config_bound_ns(intervals, cutoff)

@@ -21,6 +21,7 @@ from tests import brute_force
 from tests.best_plans import all_tables, prover_of
 from tests.certified_cases import instance
 from tests.chain_instances import equal_nodes
+from tests.conftest import present
 from tests.random_configs import cramped_instance, extreme_optimum_ns, extreme_tables
 from tests.seeds import each_of, few_and_many, one_each
 from tests.small_instances import plain_config, random_instance
@@ -118,8 +119,8 @@ def test_claims_over_extreme_links_are_proved_up_to_the_optimum(seed: int) -> No
     if best is None:
         return
     true, forged = (Claim(0, tables.config, best + more) for more in (0, 1))
-    assert searched(prover_of(tables), true, Deadline(None)).argument is not None, seed
-    found = searched(prover_of(tables), forged, Deadline(None))
+    assert present(searched(prover_of(tables), true, Deadline(None))).argument is not None, seed
+    found = present(searched(prover_of(tables), forged, Deadline(None)))
     assert found.plan is not None, seed
     assert step_time_ns(plan_costs(tables.instance, found.plan)) == best, seed
 
@@ -133,4 +134,4 @@ def test_zones_that_stages_do_not_span(dp: int) -> None:
     [again] = recompute_ways(prover.instance, 0)
     config = plain_config((2, 24, 3), dp=dp, pp=64 // dp, micro_batch=2, recompute=again, zero=1)
     assert prover.keeps_stages_apart(config, best_ns)
-    assert searched(prover, Claim(0, config, best_ns), Deadline(None)).argument is not None
+    assert present(searched(prover, Claim(0, config, best_ns), Deadline(None))).argument

@@ -46,7 +46,7 @@ def test_bounds_never_exceed_the_optimum(seed: int, scatter_gather: bool) -> Cas
             forms = ClosedForms(prover_of(tables), [tables.config])
             bounds = [*forms.work_ns(), *chain(*largest_refuted(forms))]
             assert max(bounds) <= best
-            assert not refuted(forms, [best + 1])[0]
+            assert not refuted(forms, np.array([best + 1]))[0]
             yield f"{tables.instance.name} {n}, scatter {scatter_gather}", bounds
 
 

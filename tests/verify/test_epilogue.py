@@ -11,9 +11,8 @@ from formulations.costs.tables import CostTables, build_tables
 from formulations.instance import Link
 from solver.verify.epilogue import Epilogues, LeastCosts, at_least_ns
 from solver.verify.orders import OrderGraph
-from solver.verify.refutation import question_of
 from tests import brute_force
-from tests.best_plans import prover_of
+from tests.best_plans import question_of, refutes
 from tests.chain_instances import SLOW, chain_instance, chain_tables
 from tests.conftest import present
 from tests.random_configs import random_tables
@@ -44,9 +43,9 @@ def test_outer_stages_wait_for_the_slower_link_to_their_tied_embeddings() -> Non
     """Whichever node is first, so a claim that is 0.1 % too high is not refuted, the optimum is."""
     tables = tied_chain()
     best = present(brute_force.optimum_ns(tables))
-    question = question_of(prover_of(tables), tables.config)
-    assert question.refutes(best)
-    assert not question.refutes(best * 1001 // 1000)
+    question = question_of(tables)
+    assert refutes(question, best)
+    assert not refutes(question, best * 1001 // 1000)
     epilogues = Epilogues(tied_chain(dp=2))
     assert epilogues.embeddings[epilogues.row(0, [(0, 0), (1, 1)])] == 8_192_000
 

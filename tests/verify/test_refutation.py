@@ -1,22 +1,18 @@
 """What paths strike out over all node orders: never the best plan."""
 
+from functools import partial
+
 import pytest
 
-from formulations.costs.tables import CostTables
 from solver.bounds.largest_share import config_bound_ns
 from solver.graph.problem import Intervals
 from solver.verify import orders
-from solver.verify.refutation import Refutation, question_of
 from solver.verify.stages import ChunkStages
-from tests.best_plans import prover_of, refuted_share
+from tests.best_plans import question_of, refuted_share, refutes
 from tests.chain_instances import FAST, SLOW, chain_instance, chain_tables
 from tests.random_configs import random_optimum_ns, random_tables
 from tests.recorded import Cases, recorded
 from tests.seeds import each_of
-
-
-def refutation(tables: CostTables) -> Refutation:
-    return question_of(prover_of(tables), tables.config)
 
 
 @pytest.mark.parametrize("zones", [False, True])
@@ -26,9 +22,9 @@ def test_no_plan_is_refuted_with_uneven_shares_or_zones(seed: int, zones: bool) 
     """The same for configurations of two types and node sizes, uneven, blocking, or over zones."""
     tables, best = random_tables(seed, zones), random_optimum_ns(seed, zones)
     if best is not None:
-        question = refutation(tables)
-        assert not question.refutes(best + 1), seed
-        yield f"seed {seed}, zones {zones}", refuted_share(question.refutes, best)
+        question = question_of(tables)
+        assert not refutes(question, best + 1), seed
+        yield f"seed {seed}, zones {zones}", refuted_share(partial(refutes, question), best)
 
 
 @recorded("verify_refutation")
@@ -37,19 +33,16 @@ def test_claims_about_several_chunks_are_the_recorded_ones() -> Cases:
     for seed in range(9, 49, 5):
         tables = random_tables(seed, schedule="interleaved")
         best = random_optimum_ns(seed, schedule="interleaved")
-        prover, config = prover_of(tables), tables.config
 
-        def refutes(below_ns: int) -> bool:
-            return question_of(prover, config, below_ns=below_ns).refutes(below_ns)  # noqa: B023
+        def refuted(below_ns: int) -> bool:
+            return refutes(question_of(tables, below_ns), below_ns)  # noqa: B023
 
         if best is not None:
-            assert not refutes(best + 1)
-            stages = question_of(prover, config, below_ns=best).stages
+            assert not refuted(best + 1)
+            stages = question_of(tables, best).stages
             assert isinstance(stages, ChunkStages)
-            yield f"seed {seed}, chunks", [refuted_share(refutes, best), stages.limit]
-    single = random_tables(9)
-    question = question_of(prover_of(single), single.config, below_ns=1)
-    assert not isinstance(question.stages, ChunkStages)
+            yield f"seed {seed}, chunks", [refuted_share(refuted, best), stages.limit]
+    assert not isinstance(question_of(random_tables(9), 1).stages, ChunkStages)
 
 
 @each_of(range(160), 32)
@@ -59,14 +52,14 @@ def test_what_the_search_bounds_is_refuted(seed: int) -> None:
     But where a stage recomputes more with more micro-batches: its paths count what one asks for.
     """
     tables = random_tables(seed)
-    question = refutation(tables)
+    question = question_of(tables)
     if question.stages.even or len(tables.config.recompute) == 1:
-        assert question.refutes(config_bound_ns(Intervals(tables), 1 << 50)), seed
+        assert refutes(question, config_bound_ns(Intervals(tables), 1 << 50)), seed
 
 
 def test_too_many_orders_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without a graph nothing is refuted, not even the impossible."""
+    """Without a graph there is no question."""
     tables = chain_tables(chain_instance([3, 3], [SLOW, FAST]))
-    assert refutation(tables).refutes(1)
+    assert refutes(question_of(tables), 1)
     monkeypatch.setattr(orders, "MOST_STEPS", 1)
-    assert not refutation(tables).refutes(1)
+    assert question_of(tables).stages.graph.steps is None

@@ -14,7 +14,7 @@ from solver.simulate import step_time_ns
 from solver.verify import orders, partition, replica_groups
 from solver.verify.bounds import Prover
 from solver.verify.exhaust import Outcome
-from solver.verify.refutation import question_of
+from solver.verify.orders import OrderGraph
 from solver.verify.replica_groups import Lanes, exhaust_lanes
 from tests import brute_force
 from tests.best_plans import prover_of, refuted_share
@@ -112,7 +112,7 @@ def test_more_orders_than_could_be_tried(monkeypatch: pytest.MonkeyPatch) -> Non
     prover = Prover(PlanSpace(instance))
     wide = plain_config((18, 12), dp=6, pp=5, zero=1)
     deep = wide.but(dp=5, pp=6, zero=0)
-    assert question_of(prover, deep).stages.graph.steps is None
+    assert OrderGraph(prover.tables(deep)).steps is None
     assert refuted(Lanes(prover, deep, 12_000_000_000))
     assert not refuted(Lanes(prover, wide, 15_767_634_935))
     assert refuted(Lanes(prover, wide, 12_000_000_000))

@@ -9,9 +9,8 @@ from solver.verify import exhaust as module
 from solver.verify.bounds import ANY_TIME_NS, Prover
 from solver.verify.exhaust import exhaust
 from solver.verify.orders import OrderGraph
-from solver.verify.refutation import question_of
 from solver.verify.stages import ChunkStages
-from tests.best_plans import check_claims, prover_of
+from tests.best_plans import check_claims, prover_of, question_of
 from tests.random_configs import random_optimum_ns, random_tables, scheduled
 from tests.recorded import Cases, digest, recorded, summary
 from tests.seeds import each_of
@@ -35,8 +34,7 @@ def test_the_optimum_is_proved_and_no_more(
 def test_costs_of_devices_are_as_recorded(seed: int) -> Cases:
     for schedule in (None, "zb-h1", "interleaved"):
         tables = random_tables(seed, seed % 8 == 0, schedule)
-        prover, config = prover_of(tables), tables.config
-        question = question_of(prover, config, below_ns=20 * spanned_ns(tables))
+        question = question_of(tables, 20 * spanned_ns(tables))
         stages, parts = question.stages, list[object]()
         everything = question.everything(10 * spanned_ns(tables))
         for k, choices in enumerate(everything):

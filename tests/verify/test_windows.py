@@ -14,13 +14,13 @@ from solver.verify import windows
 from solver.verify.bounds import Prover
 from solver.verify.cascade import Claim, searched
 from solver.verify.path_lengths import Remaining
-from solver.verify.refutation import Refutation, question_of
+from solver.verify.refutation import Refutation
 from solver.verify.stages import Stages
 from solver.verify.windows import by_windows, turning
 from tests import brute_force
-from tests.best_plans import prover_of, refuted_share
+from tests.best_plans import question_of, refuted_share, refutes
 from tests.chain_instances import SLOW, chain_instance, chain_tables
-from tests.conftest import ROOT
+from tests.conftest import ROOT, present
 from tests.recorded import Cases, recorded
 from tests.small_instances import with_groups
 from tests.verify.test_path_lengths import Lane
@@ -43,10 +43,6 @@ def narrow_chain(message_bytes: int) -> CostTables:
     return build_tables(with_groups(instance, nodes=5).but(workload=work), config)
 
 
-def question(tables: CostTables) -> Refutation:
-    return question_of(prover_of(tables), tables.config)
-
-
 def refuted(one: Refutation, below_ns: int) -> bool:
     """Whether windows show that no plan has a step time below this."""
     return one.by_windows(one.everything(below_ns), below_ns) is None
@@ -60,9 +56,9 @@ def test_a_window_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
     R of stage 1 = 30.375 + 18, the latency 33.525 + 24: 350.1 ms, and 0.6 for the optimizer.
     """
     tables = narrow_chain(3_000_000)
-    one, best = question(tables), brute_force.optimum_ns(tables)
+    one, best = question_of(tables), brute_force.optimum_ns(tables)
     assert best == 351_000_002
-    assert not one.refutes(327_300_000)
+    assert not refutes(one, 327_300_000)
     assert refuted(one, 350_700_000)
     assert not refuted(one, best + 1)
     monkeypatch.setattr(windows, "MOST", 10**10)  # products beyond it: nothing is said
@@ -109,4 +105,4 @@ def test_bug_a_claim_of_32_nodes_was_left_to_trying_plans() -> None:
     )
     claim = Claim(0, config, below_ns=14_310_584_266)  # 0.1 % below the best plan
     prover = Prover(PlanSpace(instance)).on(config.nodes_used)
-    assert searched(prover, claim, Deadline(None)).argument == "paths"
+    assert present(searched(prover, claim, Deadline(None))).argument == "paths"
