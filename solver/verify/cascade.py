@@ -22,7 +22,6 @@ from typing import Literal, TypeVar
 import numpy as np
 
 from formulations.plan import Configuration, Plan
-from formulations.space.slots import limits_orders
 from solver.interrupt import Deadline, TimeUp
 from solver.verify.bounds import ANY_TIME_NS, Prover
 from solver.verify.closed_forms import ClosedForms, refuted
@@ -162,10 +161,10 @@ def _exhausted(prover: Prover, claim: Claim, clock: Deadline) -> Outcome | None:
     remaining = lanes.everything()
     if remaining is None:
         return Outcome(tried=False)
-    tries = [partial(exhaust, prover, config, below_ns, clock, remaining.allowed)]
-    if not limits_orders(prover.instance, config):
-        tries = [partial(exhaust_lanes, lanes, remaining), *tries]
-    return next(filter(None, (attempt() for attempt in tries[:: -1 if single else 1])), None)
+    by_orders = partial(exhaust, prover, config, below_ns, clock, remaining.allowed)
+    if single:
+        return by_orders() or exhaust_lanes(lanes, remaining)
+    return exhaust_lanes(lanes, remaining) or by_orders()
 
 
 def searched(prover: Prover, claim: Claim, clock: Deadline) -> Verdict | None:

@@ -195,11 +195,6 @@ class Costs:
     times: Array
     tail: Array
 
-    def counted(self, counts: Array) -> Array:
-        """[C, M] ns of so many of all these times, [C, K] or [C, K, M]."""
-        timed = counts[:, : len(self.times)]
-        return np.asarray(np.einsum("ck...,k...->c...", timed, self.times))
-
     def visited(self, visits: Visits) -> Array:
         """[M] ns of these visits."""
         forward, backward, sends = zip(*visits, strict=True)
@@ -291,7 +286,8 @@ class LaneWays:
     def lengths(self, k: int, members: Sequence[Member]) -> Array:
         """[C, M] ns of members of device k, with its surroundings."""
         device = self.costs[k]
-        lengths = device.counted(np.array([member.times for member in members]))
+        counts = np.array([member.times for member in members])[:, : len(device.times)]
+        lengths = np.asarray(np.einsum("ck...,k...->c...", counts, device.times))
         for length, member in zip(lengths, members, strict=True):
             after = self.after(member.after)[k]
             length += self.before(member.before, member.back)[k]

@@ -29,6 +29,7 @@ between zones can be to blame, and there is no opinion.
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from itertools import combinations
 from math import gcd
 
@@ -38,6 +39,7 @@ from formulations.costs.intervals import Mask
 from formulations.costs.plan_costs import plan_costs
 from formulations.plan import Configuration
 from formulations.schedules.registry import SCHEDULES
+from formulations.space.slots import limits_orders
 from formulations.units import ceil_div
 from solver.interrupt import Deadline
 from solver.simulate import step_time_ns
@@ -106,7 +108,9 @@ class Lanes:
         used = {sizes[j] for j in self.tables.config.groups_used}
         self.size = gcd(config.dp, *used)
         number = config.dp // self.size
+        #: whether every dealing of nodes to lanes is a node order that the target runs
         self.alike = number == 1 or used == {self.size}
+        self.alike &= not limits_orders(prover.instance, config)
         places = config.nodes_used
         if number > 1:
             places = tuple(n * size // self.size for size, n in zip(sizes, places, strict=True))
@@ -124,7 +128,7 @@ class Lanes:
             even=even,
             work=np.maximum((forward + backward + weight)[:, 0, -1], 1).tolist(),
         )
-        self._questions: dict[tuple[Tally, Used, int, Hosts], Refutation] = {}
+        self._question = lru_cache(maxsize=None)(self._new_question)
 
     def everything(self) -> LanesLeft | None:
         """What plans below the claim may use; None if there are none."""
@@ -195,13 +199,11 @@ class Lanes:
         everything = question.everything(self.below_ns, lanes_left.allowed)
         return question.remaining(everything, self.below_ns)
 
-    def _question(self, tally: Tally, lowest: Used, micro_batches: int, hosts: Hosts) -> Refutation:
-        key = tally, lowest, micro_batches, hosts
-        if key not in self._questions:
-            graph = LaneGraph(self.tables, tally, lowest, hosts, self.apart)
-            stages = Stages(self.prover, self.config, graph)
-            self._questions[key] = Refutation(stages, micro_batches, self.clock)
-        return self._questions[key]
+    def _new_question(
+        self, tally: Tally, lowest: Used, micro_batches: int, hosts: Hosts
+    ) -> Refutation:
+        graph = LaneGraph(self.tables, tally, lowest, hosts, self.apart)
+        return Refutation(Stages(self.prover, self.config, graph), micro_batches, self.clock)
 
     def _weightless(self, hosts: Hosts) -> Refutation:
         """Any lane, whatever its nodes."""
