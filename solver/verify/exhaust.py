@@ -195,13 +195,20 @@ class Trial:
         settled = np.zeros(shares.shape, dtype=bool)
         while (todo := ~settled & self._suffice(shares)).any():
             for lane, r in enumerate(lanes):
-                for m in np.unique(shares[lane, todo[lane]]).tolist():
-                    rows = np.flatnonzero(todo[lane] & (shares[lane] == m))
-                    slow = self.step_times(plans.take(rows), r, m) >= self.below_ns
-                    settled[lane, rows] = ~slow
-                    shares[lane, rows[slow]] -= 1
-                    todo[lane, rows] = False
+                settled[lane] |= self.lower(plans, r, shares[lane], todo[lane])
         return shares
+
+    def lower(self, plans: Plans, r: int, most: Array, todo: Mask) -> Mask:
+        """[N] whether lane r with so many micro-batches [N], where asked, is below the claim.
+
+        Where it is not, takes one off: of ZB-H1, fewer may take longer.
+        """
+        below = np.zeros(len(plans), dtype=np.bool_)
+        for m in np.unique(most[todo]).tolist():
+            rows = np.flatnonzero(todo & (most == m))
+            below[rows] = self.step_times(plans.take(rows), r, m) < self.below_ns
+            most[rows] -= ~below[rows]
+        return below
 
     def most(self, plans: Plans, remaining: Remaining, r: int, upper: Array) -> Array:
         """[N] most micro-batches, `upper` at most, that the bounds leave to lane r."""

@@ -38,7 +38,6 @@ import numpy as np
 from formulations.costs.intervals import Mask
 from formulations.costs.plan_costs import plan_costs
 from formulations.plan import Configuration
-from formulations.schedules.registry import SCHEDULES
 from formulations.space.slots import limits_orders
 from formulations.units import ceil_div
 from solver.interrupt import Deadline
@@ -272,23 +271,6 @@ def exhaust_lanes(lanes: Lanes, everything: LanesLeft) -> Outcome | None:
     return Outcome(True)
 
 
-def _most_of_ways(lanes: Lanes, trial: Trial, ways: Remaining) -> list[int]:
-    """Of every complete way the most micro-batches below the claim, if fewer may be slower too."""
-    plans = trial.plans(ways)
-    high = trial.most(plans, ways, 0, np.full(len(plans), lanes.dealing.largest))
-    low = np.zeros_like(high)
-    grows = not lanes.dealing.even and SCHEDULES[lanes.config.schedule].prefixes
-    while (low < high).any():
-        lanes.clock.check()
-        middle = (low + high + 1) // 2 if grows else high
-        for m in np.unique(middle[low < high]).tolist():
-            rows = np.flatnonzero((middle == m) & (low < high))
-            slow = trial.step_times(plans.take(rows), 0, m) >= trial.below_ns
-            high[rows[slow]], low[rows[~slow]] = (0 if lanes.dealing.even else m - 1), m
-    most: list[int] = low.tolist()
-    return most
-
-
 def _ways(lanes: Lanes, lanes_left: LanesLeft) -> dict[Nodes, _Way] | None:
     """By nodes, for lanes that have a way in time; None if there are too many to try."""
     question = lanes.exact(lanes_left.hosts)
@@ -298,13 +280,19 @@ def _ways(lanes: Lanes, lanes_left: LanesLeft) -> dict[Nodes, _Way] | None:
     trial = Trial(question, lanes.below_ns)
     if trial.count(remaining) > MOST_PATHS:
         return None
+    # of every complete way the most micro-batches below the claim
+    plans, fewest = trial.plans(remaining), lanes.dealing.fewest
+    upper = trial.most(plans, remaining, 0, np.full(len(plans), lanes.dealing.largest))
+    todo = upper >= fewest
+    while todo.any():
+        lanes.clock.check()
+        todo &= ~trial.lower(plans, 0, upper, todo) & (upper >= fewest)
     ways: dict[Nodes, _Way] = {}
-    all_steps = trial.plans(remaining).steps.T.tolist()
-    for steps, most in zip(all_steps, _most_of_ways(lanes, trial, remaining), strict=True):
+    for steps, most in zip(plans.steps.T.tolist(), upper.tolist(), strict=True):
         stages = zip(question.stages.graph.built, steps, strict=True)
         begins = tuple(step.begins[x] for step, x in stages)
         taken = Counter(group for groups in begins for group in groups)
         nodes = tuple(taken[j] for j in range(len(lanes.config.nodes_used)))
-        if most and (nodes not in ways or ways[nodes].micro_batches < most):
+        if most >= fewest and (nodes not in ways or ways[nodes].micro_batches < most):
             ways[nodes] = _Way(most, begins)
     return ways
