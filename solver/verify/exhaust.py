@@ -162,7 +162,7 @@ class Trial:
         """A plan among these below the claim, and its step time; None if there is none."""
         plans = self.plans(remaining)
         shares = self._shares(plans, remaining)
-        for i in np.flatnonzero(self._suffice(shares)).tolist():
+        for i in np.flatnonzero(self.question.suffice(shares)).tolist():
             faster = self._worked_out(plans, i, shares[:, i].tolist())
             if faster is not None:
                 return faster
@@ -183,17 +183,13 @@ class Trial:
         ends = np.concatenate([0 * stacked[:1], stacked.cumsum(axis=0)])
         return Plans(np.stack([choices.step[x] for choices, x in pairs]), ends, chosen)
 
-    def _suffice(self, shares: Array) -> Mask:
-        """[N] whether lanes with these most micro-batches per replica [lanes, N] do all."""
-        return self.question.suffice(shares, np.array(list(self.stages.lanes.values())))
-
     def _shares(self, plans: Plans, remaining: Remaining) -> Array:
         """[lanes, N] most micro-batches per replica below the claim, where that may suffice."""
         lanes, even = self.stages.lanes, self.stages.even
         upper = np.full(len(plans), self.stages.least if even else self.question.needed)
         shares = np.stack([upper if even else self.most(plans, remaining, r, upper) for r in lanes])
         settled = np.zeros(shares.shape, dtype=bool)
-        while (todo := ~settled & self._suffice(shares)).any():
+        while (todo := ~settled & self.question.suffice(shares)).any():
             for lane, r in enumerate(lanes):
                 settled[lane] |= self.lower(plans, r, shares[lane], todo[lane])
         return shares

@@ -21,7 +21,7 @@ import numpy as np
 
 from formulations.costs.renting import Terms, chooses_terms, worthwhile_terms
 from formulations.instance import Instance
-from formulations.instance.instance import Counts, Family
+from formulations.instance.instance import Counts
 from formulations.space import PlanSpace, configs_of
 from formulations.units import NANOSECONDS_PER_SECOND, SECONDS_PER_HOUR, seconds
 from solver.front_document import ClusterRecord, FrontDocument, PointDocument, TermsDocument
@@ -58,15 +58,6 @@ def verify_front(document: FrontDocument, effort: Effort | None = None) -> Verif
     return verification(document, check)
 
 
-def fastest_family(family: Family) -> Family:
-    """The family with step time as its objective: of one cluster only that matters.
-
-    Where terms are chosen limits are of them and of steps that are kept, not of plans.
-    """
-    limits = dict.fromkeys(LIMITS_OF_TERMS if chooses_terms(family.instance) else ())
-    return family.but(instance={"objective": {"minimize": "step_time"}, "limits": limits})
-
-
 def step_time_ns(point: PointDocument) -> int | None:
     """Step time of a point's plan, whose seconds are whole nanoseconds."""
     step_s = point.plan.step_time_s
@@ -93,7 +84,12 @@ class _Front:
 
     def __init__(self, document: FrontDocument, findings: Findings) -> None:
         self.document, self.findings, self.family = document, findings, document.family
-        self.instance, self.fastest = self.family.instance, fastest_family(self.family)
+        self.instance = self.family.instance
+        # Of one cluster only step time matters. Where terms are chosen limits are of them and of
+        # steps that are kept, not of plans.
+        limits = dict.fromkeys(LIMITS_OF_TERMS if chooses_terms(self.instance) else ())
+        timed = {"objective": {"minimize": "step_time"}, "limits": limits}
+        self.fastest = self.family.but(instance=timed)
 
     @cached_property
     def listed(self) -> list[tuple[Counts, Figures]]:

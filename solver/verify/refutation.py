@@ -93,7 +93,7 @@ class Refutation:
 
     def _narrowed(self, choices: Remaining, limit: int) -> Remaining | None:
         """What no lane rules out, again and again until nothing more is."""
-        lane_counts, before = np.array(list(self.stages.lanes.values())), -1
+        before = -1
         while before != (count := sum(map(len, choices))):
             self.clock.check()
             if not all(map(len, choices)):
@@ -101,7 +101,7 @@ class Refutation:
             before = count
             by_lane = [self.most(choices, r, limit, asked=True) for r in self.stages.lanes]
             choices = [
-                stage.take(self.suffice(np.stack(most), lane_counts))
+                stage.take(self.suffice(np.stack(most)))
                 for stage, *most in zip(choices, *by_lane, strict=True)
             ]
         return choices
@@ -145,11 +145,13 @@ class Refutation:
             mask[step.group[choices.step, 0], choices.first, choices.last] = True
         return masks
 
-    def suffice(self, most: Array, lane_counts: Array) -> Mask:
+    def suffice(self, most: Array, lane_counts: Array | None = None) -> Mask:
         """[..] whether replicas with these most micro-batches [R, ..] do all.
 
-        lane_counts: [R] lanes that each row of `most` stands for.
+        lane_counts: [R] lanes that each row of `most` stands for; those that differ if not given.
         """
+        if lane_counts is None:
+            lane_counts = np.array(list(self.stages.lanes.values()))
         total = np.tensordot(lane_counts, np.minimum(most, self.needed), axes=1)
         return np.asarray((most >= self.stages.least).all(axis=0) & (total >= self.needed))
 

@@ -142,9 +142,11 @@ class Stages:
         step, choices = self.graph.built[k], remaining[k]
         groups = step.group[choices.step, r]
         times = [by_row[groups, choices.row] for part in self.passes(k) for by_row in part]
-        times += self._sends(choices, k, r)
+        sends, back = self._sends(choices, k, r), step.send_back
+        times += sends
         if self.instance.search.blocking_sends:
-            times += [*self._onward(choices, k, r), *self._backs(choices, k, r)]
+            times += self._onward(choices, k, r)
+            times += sends if back is None else [back[choices.step, r]]
         tail = self.tail_ns(k, step.tail[choices.step], choices.row)
         return Costs(np.stack(times), tail + self._waits(remaining, k))
 
@@ -161,11 +163,6 @@ class Stages:
         if step.send_back is not None:
             ahead = np.minimum(ahead, (ahead + step.send_back[choices.step, r]) // 2)
         return [ahead, *[around] * (self.chunks - 1)]
-
-    def _backs(self, choices: Choices, k: int, r: int) -> list[Array]:
-        """By chunk [M] messages back to the stage before."""
-        send_back = self.graph.built[k].send_back
-        return self._sends(choices, k, r) if send_back is None else [send_back[choices.step, r]]
 
     def _onward(self, choices: Choices, k: int, r: int) -> list[Array]:
         """By chunk [M] messages to the stage after, at least; none from the last one."""
