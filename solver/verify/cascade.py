@@ -66,42 +66,37 @@ class Claim:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What was found out about a claim: an argument, or a plan that refutes it, or neither."""
+    """What was found out about a claim: an argument, or a plan that refutes it."""
 
     claim: Claim
     argument: Argument | None = None
     plan: Plan | None = None
     step_time_ns: int | None = None
 
-    @property
-    def open(self) -> bool:
-        """Whether the claim is neither proved nor refuted."""
-        return self.argument is None and self.plan is None
-
 
 def quick_verdicts(prover: Prover, claims: Sequence[Claim]) -> list[Verdict]:
-    """What memory, work and whole blocks say of the claims, in their order."""
+    """Claims that memory, work and whole blocks show."""
     by_prover: dict[Prover, list[Claim]] = {}
     for claim in claims:
         by_prover.setdefault(prover.on(claim.config.nodes_used), []).append(claim)
-    argument_of = dict[int, Argument]()
+    shown = list[Verdict]()
     for side, claimed in by_prover.items():
         by_stage, grouped = StageWork(side), list[Claim]()
         for claim in claimed:
             config, timed = claim.config, claim.below_ns < ANY_TIME_NS
-            if config.per_stage and timed and claim.below_ns <= by_stage.bound_ns(config):
-                argument_of[claim.index] = "work"
-            if claim.nothing_fits and not config.per_stage and side.lacks_memory(config):
-                argument_of[claim.index] = "memory"
-            if timed and not config.per_stage:
+            if config.per_stage:
+                if timed and claim.below_ns <= by_stage.bound_ns(config):
+                    shown.append(Verdict(claim, "work"))
+            elif claim.nothing_fits and side.lacks_memory(config):
+                shown.append(Verdict(claim, "memory"))
+            elif timed:
                 grouped.append(claim)
         if grouped:
             forms = ClosedForms(side, [claim.config for claim in grouped])
             below_ns = np.array([claim.below_ns for claim in grouped])
-            shown = (forms.work_ns() >= below_ns) | refuted(forms, below_ns)
-            for claim in compress(grouped, shown):
-                argument_of.setdefault(claim.index, "work")
-    return [Verdict(claim, argument_of.get(claim.index)) for claim in claims]
+            holds = (forms.work_ns() >= below_ns) | refuted(forms, below_ns)
+            shown += [Verdict(claim, "work") for claim in compress(grouped, holds)]
+    return shown
 
 
 def in_turns(
@@ -136,8 +131,9 @@ def in_turns(
 def verdicts(prover: Prover, claims: Sequence[Claim], effort: Effort) -> Iterator[Verdict]:
     """What is found out about claims, in no fixed order; those without a verdict are open."""
     quick = quick_verdicts(prover, claims)
-    yield from (verdict for verdict in quick if not verdict.open)
-    open_claims = [verdict.claim for verdict in quick if verdict.open]
+    yield from quick
+    shown = {verdict.claim.index for verdict in quick}
+    open_claims = [claim for claim in claims if claim.index not in shown]
 
     def settle(claim: Claim, clock: Deadline) -> Verdict | None:
         return searched(prover.on(claim.config.nodes_used), claim, clock)

@@ -85,12 +85,11 @@ def settle_claims(
     arguments, unproved = Counter[str](), {claim.index for claim in (*at_word, *to_prove)}
     try:
         for verdict in chain(quick_verdicts(prover, at_word), verdicts(prover, to_prove, effort)):
+            unproved.discard(verdict.claim.index)
             if verdict.plan is not None:
                 refuse(verdict)
             elif verdict.argument is not None:
                 arguments[verdict.argument] += 1
-            if not verdict.open:
-                unproved.discard(verdict.claim.index)
     except KeyboardInterrupt:
         findings.note("nothing more: interrupted")
     return arguments, unproved

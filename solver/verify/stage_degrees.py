@@ -72,8 +72,12 @@ class StageGraph(OrderGraph):
         return self.node_gpus[j], self.whole.dp * degrees.width
 
     def _room(self, spots: Spots) -> int:
-        """GPUs left of the last node of a stage."""
-        return sum(-(start + gpus) % size for x, start in spots for size, gpus in [self._gpus(x)])
+        """GPUs left of the last node of a stage; none before the first."""
+        if not spots:
+            return 0
+        ((place, start),) = spots
+        size, gpus = self._gpus(place)
+        return -(start + gpus) % size
 
     def _placed(self, k: int, used: Used, before: Spots) -> Iterator[tuple[Used, Spots]]:
         """On GPUs left of a node, or on whole nodes of a group; the last one leaves none."""
