@@ -311,17 +311,18 @@ class LaneGraph(OrderGraph):
                 yield more, (Spot(j, k * self.config.dp),)
 
     def _leg_ns(self, slot: int, source: Spot, target: Spot) -> tuple[int, ...]:
-        if self.number == 1:
+        if not self.unlike:
             return super()._leg_ns(slot, source, target)
-        ends = [(j, self.instance.cluster.groups[j].inter_node) for j in (source[0], target[0])]
-        sends = tuple(
-            max(outside_ns(self.tables, j, self.width, link, n) for j, link in ends)
-            for n in self.tables.tensors
+        tables, groups = self.tables, self.instance.cluster.groups
+        ends = [(spot.group, groups[spot.group].inter_node) for spot in (source, target)]
+        sends = (
+            max(outside_ns(tables, j, self.width, link, n) for j, link in ends)
+            for n in tables.tensors
         )
         together = self.sizes[source.group] >= self.config.dp + self.width
-        if not (self.unlike and together and source.group == target.group):
-            return sends
-        inside = (inside_ns(self.tables, source.group, n) for n in self.tables.tensors)
+        if not (together and source.group == target.group):
+            return tuple(sends)
+        inside = (inside_ns(tables, source.group, n) for n in tables.tensors)
         return tuple(map(min, sends, inside))
 
     @cached_property
