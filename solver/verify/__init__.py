@@ -10,8 +10,7 @@ from solver.files import Envelope
 from solver.fleet_document import FleetDocument
 from solver.front_document import FrontDocument
 from solver.lengths_document import LengthsDocument, SwitchDocument
-from solver.verify.cascade import Effort
-from solver.verify.findings import Verification, instance_differences
+from solver.verify.findings import Effort, Verification, instance_differences
 from solver.verify.fleet_file import verify_fleet
 from solver.verify.front_file import verify_front
 from solver.verify.lengths_file import verify_lengths, verify_switch

@@ -26,6 +26,7 @@ from solver.interrupt import Deadline, TimeUp
 from solver.verify.bounds import ANY_TIME_NS, Prover
 from solver.verify.closed_forms import ClosedForms, refuted
 from solver.verify.exhaust import Outcome, exhaust
+from solver.verify.findings import Effort
 from solver.verify.replica_groups import Lanes, exhaust_lanes
 from solver.verify.stage_degrees import StageWork, exhaust_stages
 
@@ -39,19 +40,6 @@ Task = TypeVar("Task")
 Answer = TypeVar("Answer")
 #: What shows a claim.
 Argument = Literal["memory", "work", "paths", "trial"]
-
-
-@dataclass(frozen=True)
-class Effort:
-    """How much is proved, and within what time.
-
-    prove: all; or quick, which leaves what an exhaustive search closed at its word unless memory or
-    work shows it; or nothing of the log. show: is told how many claims are settled, of how many.
-    """
-
-    time_limit_s: float | None = None
-    prove: Literal["all", "quick", "nothing"] = "all"
-    show: Callable[[int, int], None] = lambda done, total: None
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,8 @@ import math
 from collections.abc import Callable, Iterator, Sequence, Set
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, fields, is_dataclass
-from typing import Any
+from functools import wraps
+from typing import Any, Literal, Protocol, TypeVar
 
 from formulations.errors import InstanceError
 from formulations.instance import Instance
@@ -15,6 +16,19 @@ from solver.files import Envelope, digest
 NOISE = 1e-12
 #: The same for figures that may be 0, such as a gap.
 NOISE_NEAR_ZERO = 1e-15
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How much is proved, and within what time.
+
+    prove: all; or quick, which leaves what an exhaustive search closed at its word unless memory or
+    work shows it; or nothing of the log. show: is told how many claims are settled, of how many.
+    """
+
+    time_limit_s: float | None = None
+    prove: Literal["all", "quick", "nothing"] = "all"
+    show: Callable[[int, int], None] = lambda done, total: None
 
 
 @dataclass(frozen=True)
@@ -135,21 +149,36 @@ class Findings:
         return Verification(problems, checked, tuple(self.unproved), reservations)
 
 
-def verification(document: Envelope, check: Callable[[Findings], None]) -> Verification:
+Document = TypeVar("Document", bound=Envelope, contravariant=True)
+
+
+class Verify(Protocol[Document]):
+    """A check of all files of a kind."""
+
+    def __call__(self, document: Document, effort: Effort = Effort(), /) -> Verification:
+        """All that was found; all is proved unless less is asked."""
+
+
+def verification(check: Callable[[Document, Findings, Effort], None]) -> Verify[Document]:
     """The digest of a file and `check` of its content, which may fail on absurd figures."""
-    findings = Findings()
-    written, expected = document.digest, digest(document.model_dump(mode="json"))
-    findings.require(
-        written == expected, "digest", written, f"{expected}, that of the other fields"
-    )
-    findings.note("digest")
-    try:
-        with findings.part():
-            check(findings)
-    except (ArithmeticError, InstanceError, LookupError, ValueError) as error:
-        reason = f"{type(error).__name__}: {error}"
-        findings.refuse("instance", f"figures without a cost ({reason})", "usable figures")
-    return findings.verification()
+
+    @wraps(check)
+    def verify(document: Document, effort: Effort = Effort()) -> Verification:
+        findings = Findings()
+        written, expected = document.digest, digest(document.model_dump(mode="json"))
+        findings.require(
+            written == expected, "digest", written, f"{expected}, that of the other fields"
+        )
+        findings.note("digest")
+        try:
+            with findings.part():
+                check(document, findings, effort)
+        except (ArithmeticError, InstanceError, LookupError, ValueError) as error:
+            reason = f"{type(error).__name__}: {error}"
+            findings.refuse("instance", f"figures without a cost ({reason})", "usable figures")
+        return findings.verification()
+
+    return verify
 
 
 def instance_differences(stated: Instance, expected: Instance) -> tuple[str, ...]:

@@ -31,27 +31,22 @@ from formulations.transition import Copy, Links, layer_state_bytes, missing
 from formulations.units import NANOSECONDS_PER_SECOND, seconds
 from solver.fleet_document import FleetDocument, PipelineDocument, RecoveryDocument, pipelines_of
 from solver.simulate import pipeline_step_ns
-from solver.verify.cascade import Effort
 from solver.verify.feasibility import check_recomputed
-from solver.verify.findings import NOISE, Findings, Verification, verification
+from solver.verify.findings import NOISE, Effort, Findings, verification
 from solver.verify.partition import deal
 from solver.verify.templates import check_sharing, check_steps, prove_claims
 
 
-def verify_fleet(document: FleetDocument, effort: Effort | None = None) -> Verification:
+@verification
+def verify_fleet(document: FleetDocument, findings: Findings, effort: Effort) -> None:
     """Checks every constraint and figure of a fleet file against its own instance.
 
     Also how much better another fleet may be, if anything is to be proved.
     """
-    asked = effort or Effort()
-
-    def check(findings: Findings) -> None:
-        _check_content(document, findings)
-        if asked.prove != "nothing" and not findings.problems:
-            _check_bound(document, findings)
-            prove_claims(document, asked, findings)
-
-    return verification(document, check)
+    _check_content(document, findings)
+    if effort.prove != "nothing" and not findings.problems:
+        _check_bound(document, findings)
+        prove_claims(document, effort, findings)
 
 
 def _check_content(document: FleetDocument, findings: Findings) -> None:

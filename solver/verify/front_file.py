@@ -28,8 +28,8 @@ from solver.front_document import ClusterRecord, FrontDocument, PointDocument, T
 from solver.interrupt import Deadline
 from solver.result import longest_step_ns
 from solver.verify.bounds import ANY_TIME_NS, Prover
-from solver.verify.cascade import Claim, Effort, Verdict
-from solver.verify.findings import NOISE, Findings, Verification, verification
+from solver.verify.cascade import Claim, Verdict
+from solver.verify.findings import NOISE, Effort, Findings, verification
 from solver.verify.plan_file import settle_claims, verify_document
 
 Figures = tuple[float, ...]  #: what clusters are compared by, the less the better
@@ -38,24 +38,19 @@ Figures = tuple[float, ...]  #: what clusters are compared by, the less the bett
 LIMITS_OF_TERMS = ("max_price_usd_per_hour", "max_step_time_s", "max_cost_usd_per_step")
 
 
-def verify_front(document: FrontDocument, effort: Effort | None = None) -> Verification:
+@verification
+def verify_front(document: FrontDocument, findings: Findings, effort: Effort) -> None:
     """Checks points, figures and claims of a front file against its own family of instances."""
-    asked = effort or Effort()
-    clock = Deadline(asked.time_limit_s)
-
-    def check(findings: Findings) -> None:
-        front = _Front(document, findings)
-        front.check_members()
-        for i, point in enumerate(document.points):
-            silent = replace(asked, time_limit_s=clock.left_s, show=lambda done, total: None)
-            front.check_point(f"points[{i}]", point, silent)
-        front.check_standings()
-        closed = document.termination == "closed"
-        findings.equal("termination is closed", closed, not document.num_open)
-        if asked.prove != "nothing" and not findings.problems:
-            front.prove(replace(asked, time_limit_s=clock.left_s))
-
-    return verification(document, check)
+    clock, front = Deadline(effort.time_limit_s), _Front(document, findings)
+    front.check_members()
+    for i, point in enumerate(document.points):
+        silent = replace(effort, time_limit_s=clock.left_s, show=lambda done, total: None)
+        front.check_point(f"points[{i}]", point, silent)
+    front.check_standings()
+    closed = document.termination == "closed"
+    findings.equal("termination is closed", closed, not document.num_open)
+    if effort.prove != "nothing" and not findings.problems:
+        front.prove(replace(effort, time_limit_s=clock.left_s))
 
 
 def step_time_ns(point: PointDocument) -> int | None:

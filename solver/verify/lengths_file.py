@@ -45,17 +45,13 @@ from solver.lengths_document import (
 )
 from solver.plan_figures import plan_of
 from solver.result import Status, Termination, proves, relative_gap
-from solver.verify.cascade import Effort
-from solver.verify.findings import Findings, Verification, verification
+from solver.verify.findings import Effort, Findings, verification
 from solver.verify.plan_file import verify_document
 
 
-def verify_lengths(document: LengthsDocument, effort: Effort | None = None) -> Verification:
+@verification
+def verify_lengths(document: LengthsDocument, findings: Findings, effort: Effort) -> None:
     """Checks that every sequence is run, all times, and the bound."""
-    return verification(document, lambda findings: _check(document, findings, effort or Effort()))
-
-
-def _check(document: LengthsDocument, findings: Findings, effort: Effort) -> None:
     _check_tour(document, findings)
     findings.halt()
     _check_figures(document, findings)
@@ -273,12 +269,9 @@ def least_ascending_ns(mixed: Mixed) -> int:
     return int(min((out.T + begun).min(), alone.min()))
 
 
-def verify_switch(document: SwitchDocument, _: Effort | None = None) -> Verification:
+@verification
+def verify_switch(document: SwitchDocument, findings: Findings, _: Effort) -> None:
     """Checks that everything arrives once from where it is, and all figures."""
-    return verification(document, lambda findings: _check_content(document, findings))
-
-
-def _check_content(document: SwitchDocument, findings: Findings) -> None:
     cluster, names = document.cluster, document.cluster.node_names
     findings.equal("cluster: names of nodes", len(set(names)), len(names))
     for name, plan in (("before", document.before), ("after", document.after)):

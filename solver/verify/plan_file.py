@@ -32,9 +32,9 @@ from solver.result import (
 )
 from solver.simulate import step_time_ns
 from solver.verify.bounds import ANY_TIME_NS, Prover
-from solver.verify.cascade import Claim, Effort, Verdict, quick_verdicts, verdicts
+from solver.verify.cascade import Claim, Verdict, quick_verdicts, verdicts
 from solver.verify.feasibility import check_target, checked_plan
-from solver.verify.findings import NOISE, NOISE_NEAR_ZERO, Findings, Verification, verification
+from solver.verify.findings import NOISE, NOISE_NEAR_ZERO, Effort, Findings, verification
 
 #: Which proofs can stand behind which claim.
 SEARCHES: tuple[Proof, ...] = ("enumeration", "cpsat", "milp")
@@ -280,21 +280,18 @@ def check_claims(
         )
 
 
-def verify_document(document: PlanDocument, effort: Effort | None = None) -> Verification:
+@verification
+def verify_document(document: PlanDocument, findings: Findings, effort: Effort) -> None:
     """Checks every constraint, figure and claim of a plan file against its own instance."""
-
-    def check(findings: Findings) -> None:
-        space = PlanSpace(document.instance)
-        check_target(document, findings)
-        plan, time_ns = checked_plan(space, document, findings), 0
-        if plan is not None:
-            time_ns = check_figures(document, plan, findings)
-        if document.config is None:
-            for name in (*NO_FIGURES, "gap"):
-                value, text = getattr(document, name), "nothing, as there is no plan"
-                findings.require(value is None or value == (), name, value, text)
-        log = check_log(space, document, findings, effort or Effort())
-        if plan is not None or document.config is None:
-            check_claims(document, plan, time_ns, log, findings)
-
-    return verification(document, check)
+    space = PlanSpace(document.instance)
+    check_target(document, findings)
+    plan, time_ns = checked_plan(space, document, findings), 0
+    if plan is not None:
+        time_ns = check_figures(document, plan, findings)
+    if document.config is None:
+        for name in (*NO_FIGURES, "gap"):
+            value, text = getattr(document, name), "nothing, as there is no plan"
+            findings.require(value is None or value == (), name, value, text)
+    log = check_log(space, document, findings, effort)
+    if plan is not None or document.config is None:
+        check_claims(document, plan, time_ns, log, findings)

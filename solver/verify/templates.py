@@ -34,8 +34,8 @@ from formulations.units import NANOSECONDS_PER_SECOND, seconds
 from solver.fleet_document import FleetDocument, TemplateBound
 from solver.interrupt import Deadline, TimeUp
 from solver.simulate import pipeline_step_ns
-from solver.verify.cascade import Effort, in_turns
-from solver.verify.findings import Findings
+from solver.verify.cascade import in_turns
+from solver.verify.findings import Effort, Findings
 from solver.verify.orders import Spots, Used
 from solver.verify.stage_degrees import StageGraph, StageTrial
 
