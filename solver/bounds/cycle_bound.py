@@ -42,7 +42,7 @@ from itertools import pairwise
 import numpy as np
 
 from formulations.schedules.registry import SCHEDULES
-from solver.bounds.latency_bottleneck import latencies, least_term, rounds
+from solver.bounds.latency_bottleneck import latencies, least_terms, rounds
 from solver.graph.edges import ArrayRecord, Layers, shortest_path, so_far, to_go
 from solver.graph.problem import INFINITY, Array, Mask, SplitProblem, runs
 from solver.interrupt import Stop
@@ -136,8 +136,8 @@ class _Lane:
 
     def __init__(self, problem: SplitProblem, layers: Layers, cutoff: int, lane: int) -> None:
         self.problem, self.layers, self.cutoff, self.lane = problem, layers, cutoff, lane
-        self.costs = latencies(layers, lane)
-        self.least = least_term(layers, lane)
+        self.costs = [costs[lane] for costs in latencies(layers)]
+        self.least = int(least_terms(layers)[lane])
         self.most = max(cutoff - int(to_go(layers, self.costs)[0][0]), self.least + 1)
 
     def turns_left(self, stage: int) -> int:
@@ -207,7 +207,8 @@ class _Pass:
         latency = (labels.latency[label] + times) * edges.filled[edge]
         total = labels.latency[label] + self.lane.costs[k][edge] + extra
         good = self.before[k][edges.source[edge]] + total + self.low < self.lane.cutoff
-        good &= rounds(problem, k, lane, latency, edges.work[lane][edge]) <= self.high
+        micro_batches = problem.micro_batches[lane]
+        good &= rounds(problem, k, micro_batches, latency, edges.work[lane][edge]) <= self.high
         length, inside = times + labels.length[label], labels.sends[label]
         count = labels.count[label] + 1
         room, turns = self.high - latency, self.lane.turns_left(k)

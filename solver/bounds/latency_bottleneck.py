@@ -39,91 +39,83 @@ that the edge does not decide (with blocking sends, that to the next stage) the 
 counts.
 """
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from formulations.schedules.registry import SCHEDULES, Kind
-from solver.graph.edges import Edges, Layers, shortest_path, so_far, taken, to_go
+from solver.graph.edges import Layers, shortest_path, so_far, taken, to_go
 from solver.graph.problem import INFINITY, Array, Mask, SplitProblem
 
 
-def latencies(layers: Layers, lane: int) -> list[Array]:
-    """Per stage [M] latency of one lane, with what the first does after its last backward.
+def latencies(layers: Layers) -> list[Array]:
+    """Per stage [R, M] latency, with what the first does after its last backward.
 
     That is its tail, and with zero-bubble schedules one micro-batch's weight gradients.
     """
     costs = []
     for edges in layers:
-        after = edges.tail if edges.weight is None else edges.tail + edges.weight[lane]
-        costs.append(edges.latency[lane] + after * edges.opens)
+        after = edges.tail if edges.weight is None else edges.tail + edges.weight
+        costs.append(edges.latency + after * edges.opens)
     return costs
 
 
-def _useful(problem: SplitProblem, layers: Layers, lane: int, cutoff: int) -> list[Mask]:
-    """Edges through which a split with a bound below `cutoff` may go.
+def _useful(problem: SplitProblem, layers: Layers, cutoff: int) -> list[Mask]:
+    """Edges through which a split with a bound below `cutoff` may go, by every lane.
 
     The device of stage k cannot start before micro-batch 0 has come down, then works for m
     (f + b), then its tail follows, or the way up to stage 0 and its tail; and latency plus
     bottleneck, or rounds, holds with i = k.
     """
-    costs = latencies(layers, lane)
+    costs = latencies(layers)
     before, after = so_far(layers, costs), to_go(layers, costs)
-    down = so_far(layers, [edges.forward[lane] + edges.send[lane] for edges in layers])
-    m = problem.micro_batches[lane]
+    down = so_far(layers, [edges.forward + edges.send for edges in layers])
+    m = np.array(problem.micro_batches)[:, None]
     masks = []
+    added = terms(problem, layers, after)
     for k, (edges, cost) in enumerate(zip(layers, costs, strict=True)):
-        onward = after[k + 1][edges.target]
-        through = before[k][edges.source] + cost + onward
-        rounds = added_by_rounds(problem, edges, k, lane, after[k + 1][edges.target])
-        added = np.maximum(edges.term[lane], rounds)
-        busy = down[k][edges.source] + edges.send[lane] + m * edges.work[lane] + edges.tail
+        through = before[k][:, edges.source] + cost + after[k + 1][:, edges.target]
+        work = m * edges.work
+        busy = down[k][:, edges.source] + edges.send + work + edges.tail
         if k:
-            up = 0 if problem.blocking else edges.send_back[lane]
-            around = before[k][edges.source] + edges.send[lane] + up
-            work = m * edges.work[lane]
+            up = 0 if problem.blocking else edges.send_back
             if edges.weight is not None:
-                done = problem.left(k)[0][Kind.WEIGHT][lane]
-                work = work - (m - done) * edges.weight[lane]
-            busy = np.maximum(busy, around + work)
-        masks.append((through + added < cutoff) & (busy < cutoff))
+                work = work - (m - problem.left(k)[0][Kind.WEIGHT]) * edges.weight
+            busy = np.maximum(busy, before[k][:, edges.source] + edges.send + up + work)
+        masks.append(((through + added[k] < cutoff) & (busy < cutoff)).all(axis=0))
     return masks
 
 
-def rounds(problem: SplitProblem, stage: int, lane: int, round_ns: Array, work: Array) -> Array:
+def rounds(
+    problem: SplitProblem, stage: int, micro_batches: int | Array, round_ns: Array, work: Array
+) -> Array:
     """[..] what the least or the largest number of rounds adds to the latency.
 
     round_ns: [..] C, latency of the stage and all after it, without the transfers into it.
     work: [..] of the stage.
     """
-    steps, length = problem.micro_batches[lane] - 1, problem.num_stages - stage
-    if not SCHEDULES[problem.schedule].turns or length > steps:
+    if not SCHEDULES[problem.schedule].turns:
         return np.zeros_like(round_ns)
+    steps, length = micro_batches - 1, problem.num_stages - stage
     most_rounds, rest = divmod(steps, length)
-    added: Array = np.maximum(
-        round_ns + (steps - length) * work, most_rounds * round_ns + rest * work
-    )
-    return added
+    added = np.maximum(round_ns + (steps - length) * work, most_rounds * round_ns + rest * work)
+    return np.where(most_rounds > 0, added, 0)
 
 
-def added_by_rounds(
-    problem: SplitProblem, edges: Edges, stage: int, lane: int, onward: Array
-) -> Array:
-    """[.., M] what rounds add to the latency; onward: [.., M] least latency of the stages after.
+def terms(problem: SplitProblem, layers: Layers, after: Sequence[Array]) -> list[Array]:
+    """Per stage [R, M] what edges add to the latency at least, alone or in rounds.
 
-    Of stages with nothing after them no more is said than of the last one. Empty stages have no
-    rounds: the latency after them has the tail of the first stage, which comes once a step.
+    after: least latencies from nodes to the end. Of stages with nothing after them no more is said
+    than of the last one. Empty stages have no rounds: the latency after them has the tail of the
+    first stage, which comes once a step.
     """
-    after = np.where(onward < INFINITY, onward, 0)
-    round_ns = (edges.forward[lane] + edges.backward[lane] + after) * edges.filled
-    return rounds(problem, stage, lane, round_ns, edges.work[lane])
-
-
-def terms(problem: SplitProblem, layers: Layers, lane: int) -> list[Array]:
-    """Per stage [M] what edges add to the latency at least, alone or in rounds."""
-    after = to_go(layers, latencies(layers, lane))
-    stage_terms = []
+    micro_batches, stage_terms = np.array(problem.micro_batches)[:, None], []
     for k, edges in enumerate(layers):
-        rounds = added_by_rounds(problem, edges, k, lane, after[k + 1][edges.target])
-        stage_terms.append(np.maximum(edges.term[lane], rounds))
+        onward = after[k + 1][:, edges.target]
+        onward = np.where(onward < INFINITY, onward, 0)
+        round_ns = (edges.forward + edges.backward + onward) * edges.filled
+        added = rounds(problem, k, micro_batches, round_ns, edges.work)
+        stage_terms.append(np.maximum(edges.term, added))
     return stage_terms
 
 
@@ -134,21 +126,18 @@ def tighten(problem: SplitProblem, layers: Layers, cutoff: int) -> Layers | None
     """
     before = -1
     while before != (count := sum(len(edges) for edges in layers)):
-        before = count
-        for lane in range(problem.num_lanes):
-            if not all(map(len, layers)):
-                return None
-            masks = _useful(problem, layers, lane, cutoff)
-            layers = taken(layers, masks)
-    return layers if all(map(len, layers)) else None
+        if not all(map(len, layers)):
+            return None
+        before, layers = count, taken(layers, _useful(problem, layers, cutoff))
+    return layers
 
 
-def least_term(layers: Layers, lane: int) -> int:
-    """The least that the largest term of a whole split can be."""
-    best = np.zeros(layers[-1].num_targets, dtype=np.int64)
+def least_terms(layers: Layers) -> Array:
+    """[R] the least that the largest term of a whole split can be."""
+    best = np.zeros((len(layers[0].term), layers[-1].num_targets), dtype=np.int64)
     for edges in reversed(layers):
-        best = edges.from_sources(np.maximum(edges.term[lane], best[edges.target]))
-    return int(best[0])
+        best = edges.from_sources(np.maximum(edges.term, best[:, edges.target]))
+    return best[:, 0]
 
 
 def least_path(layers: Layers, limits: Array) -> Array | None:

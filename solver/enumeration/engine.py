@@ -14,7 +14,7 @@ from formulations.decisions import Decisions, even_shares
 from formulations.plan import Plan
 from formulations.schedules.registry import SCHEDULES
 from solver.bounds.cycle_bound import by_windows
-from solver.bounds.latency_bottleneck import least_path, least_term, path_of, tighten
+from solver.bounds.latency_bottleneck import least_path, least_terms, path_of, tighten
 from solver.enumeration.enumerate import Enumerator, below
 from solver.graph.cuts import Cuts, evaluate, join_cuts
 from solver.graph.edges import Layers, build_layers, renumbered, taken
@@ -36,11 +36,11 @@ def starts(layers: Layers) -> Array:
 
     The least limit of every lane first; the rest spread over the terms of its stages.
     """
-    paths = []
-    limits = []
-    for lane in range(len(layers[0].term)):
-        values = distinct(np.concatenate([edges.term[lane] for edges in layers]))
-        limits.append(values[values >= least_term(layers, lane)])
+    paths, limits = [], []
+    terms = np.concatenate([edges.term for edges in layers], axis=1)
+    for lane_terms, least in zip(terms, least_terms(layers), strict=True):
+        values = distinct(lane_terms)
+        limits.append(values[values >= least])
     for share in np.linspace(0, 1, STARTS):
         bottlenecks = np.array([values[int(share * (len(values) - 1))] for values in limits])
         path = least_path(layers, bottlenecks)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from solver.bounds.latency_bottleneck import latencies, least_term, path_of, terms
+from solver.bounds.latency_bottleneck import latencies, least_terms, path_of, terms
 from solver.graph.cuts import Cuts, evaluate, join_cuts
 from solver.graph.edges import ArrayRecord, Layers, to_go
 from solver.graph.problem import Array, Mask, SplitProblem, runs
@@ -58,13 +58,10 @@ class Enumerator:
     ) -> None:
         self.problem, self.layers = problem, layers
         self.cutoff, self.gap = cutoff, gap
-        lanes = range(problem.num_lanes)
         #: Per stage [R, M] latency and terms of its edges; [R, nodes] latency from a node on.
-        latency_of = [latencies(layers, lane) for lane in lanes]
-        terms_of = [terms(problem, layers, lane) for lane in lanes]
-        self.latency = [np.stack(stage) for stage in zip(*latency_of, strict=True)]
-        self.terms = [np.stack(stage) for stage in zip(*terms_of, strict=True)]
+        self.latency = latencies(layers)
         self.onward = to_go(layers, self.latency)
+        self.terms = terms(problem, layers, self.onward)
         self.best: tuple[Array, Array] | None = None
         self.best_time: int | None = None
         self.most_cuts = max(1, min(MAX_CUTS, MOST_ENTRIES // sum(map(len, layers))))
@@ -168,8 +165,7 @@ class Enumerator:
 
     def run(self, stop: Stop) -> int:
         """Lower bound of every split that was not looked at; at least the cutoff when complete."""
-        lanes = range(self.problem.num_lanes)
-        term = np.array([[least_term(self.layers, lane)] for lane in lanes], dtype=np.int64)
+        term = least_terms(self.layers)[:, None]
         by_lane = self.onward[0][:, :1] + term
         root = Prefixes(
             edges=np.zeros((0, 1), dtype=np.int64),

@@ -1,16 +1,14 @@
 """What stages add to the latency of one lane: never more than the simulated step says."""
 
-import numpy as np
-
 from solver.bounds.latency_bottleneck import (
     latencies,
     least_path,
-    least_term,
+    least_terms,
     path_of,
     terms,
     tighten,
 )
-from solver.graph.edges import build_layers
+from solver.graph.edges import build_layers, to_go
 from tests.graph.drawn import NO_CUTOFF, best_ns, problems
 from tests.recorded import Cases, digest, recorded, summary
 
@@ -26,11 +24,12 @@ def test_bounds_are_the_recorded_ones() -> Cases:
         for part in (8, 9, 10, 11, 13):
             tight = tighten(problem, build_layers(problem, best * part // 10), best * part // 10)
             left.append(None if tight is None else list(map(len, tight)))
-        lanes = range(problem.num_lanes)
-        least = [least_term(layers, lane) for lane in lanes]
+        least = least_terms(layers)
         paths = []
         for more in (0, 1, 4, 100):
-            path = least_path(layers, np.array(least) * (20 + more) // 20)
+            path = least_path(layers, least * (20 + more) // 20)
             paths.append(None if path is None else path_of(layers, path[None]))
-        costs = [[latencies(layers, lane), terms(problem, layers, lane)] for lane in lanes]
-        yield name, [left, least, digest(summary([costs, paths]))]
+        latency = latencies(layers)
+        of_stages = latency, terms(problem, layers, to_go(layers, latency))
+        costs = [[[x[lane] for x in y] for y in of_stages] for lane in range(problem.num_lanes)]
+        yield name, [left, least.tolist(), digest(summary([costs, paths]))]
