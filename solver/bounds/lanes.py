@@ -19,7 +19,7 @@ have with t places by class, G_0(0) = 0 and G_l(t) = max over counts c of G_{l-1
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 from math import prod
 
 import numpy as np
@@ -28,8 +28,8 @@ from formulations.costs.intervals import interval_sums
 from formulations.costs.placement import Placer
 from solver.bounds.node_classes import ClassGraph, Resources, Step, Tail, classes_of, steps
 from solver.graph.all_orders import lane_width
-from solver.graph.placements import allowed_layers, finish_ns
-from solver.graph.problem import Arcs, Array, Intervals, Mask, Numbers, SplitProblem
+from solver.graph.placements import finish_ns
+from solver.graph.problem import Array, Intervals, Mask, Numbers, SplitProblem
 
 Counts = tuple[int, ...]  #: places of one lane by class
 
@@ -180,10 +180,6 @@ class Lane:
         self.costs = ClassGraph(intervals, placer, self.classes, flows)
         self._steps: dict[Counts, list[list[Step]]] = {}
         self._tails: dict[tuple[int, ...], Tail] = {}
-        #: [n, n] layers of a stage on a node group with so many micro-batches
-        self._allowed = lru_cache(maxsize=None)(
-            lambda stage, group, share: allowed_layers(intervals, stage, [group], [share])
-        )
 
     @cached_property
     def exact(self) -> bool:
@@ -240,18 +236,13 @@ class Lane:
 
         layers, hosts: per stage [n, n] what it may have, and where it may stand.
         """
-        arcs, per_stage = list[Arcs](), zip(layers, hosts, strict=True)
-        for k, (ways, (mask, of_stage)) in enumerate(
-            zip(self._steps_of(counts), per_stage, strict=True)
-        ):
-            masks = [
-                mask & self._allowed(k, group, share) & (of_stage is None or j in of_stage)
-                for j, group in enumerate(self.classes)
-            ]
-            rows = np.array([self._tail(of_stage or (j,)) for j in range(len(masks))])
-            allowed, tails = [masks[step.what.now] for step in ways], list(self._tails.values())
-            arcs.append(self.costs.arcs(k, ways, allowed, rows, tails, share))
-        return self.costs.problem(arcs, list(self._tails.values()), share)
+        classes, allowed, rows = range(len(self.classes)), list[Mask](), list[Array]()
+        for k, (mask, of_stage) in enumerate(zip(layers, hosts, strict=True)):
+            stands = np.array([of_stage is None or j in of_stage for j in classes])
+            allowed.append(mask & self.costs.allowed(k, share) & stands[:, None, None])
+            rows.append(np.array([self._tail(of_stage or (j,)) for j in classes]))
+        tails = list(self._tails.values())
+        return self.costs.problem(self._steps_of(counts), allowed, rows, tails, share)
 
     def _tail(self, hosts: tuple[int, ...]) -> int:
         """Row of the tail of a stage on these classes."""

@@ -82,7 +82,8 @@ def _useful(problem: SplitProblem, layers: Layers, cutoff: int) -> list[Mask]:
             if edges.weight is not None:
                 work = work - (m - problem.left(k)[0][Kind.WEIGHT]) * edges.weight
             busy = np.maximum(busy, before[k][:, edges.source] + edges.send + up + work)
-        masks.append(((through + added[k] < cutoff) & (busy < cutoff)).all(axis=0))
+        below: Mask = (through + added[k] < cutoff) & (busy < cutoff)
+        masks.append(np.asarray(below.all(axis=0)))
     return masks
 
 

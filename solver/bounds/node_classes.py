@@ -20,7 +20,7 @@ from formulations.costs.intervals import interval_sums
 from formulations.costs.placement import NodeTerms, Placer, SyncPhase
 from formulations.costs.transfers import ZoneTerms
 from formulations.units import ceil_div
-from solver.graph.placements import Columns
+from solver.graph.placements import Columns, allowed_layers
 from solver.graph.problem import Arcs, Array, Intervals, Mask, Move, SplitProblem, walk
 
 
@@ -29,14 +29,14 @@ class NodeCosts:
     """Of one node group, ns.
 
     inside: transfer to the next stage on the same node, None if no node has two; outside: to or
-    from another node. sync, gather: [L] and start-up. embedding: tied embeddings, where it has a
-    node on the first stage, and on the last.
+    from another node. sync, gather: [n, n]. embedding: tied embeddings, where it has a node on the
+    first stage, and on the last.
     """
 
     inside: int | None
     outside: int
-    sync: tuple[Array, int]
-    gather: tuple[Array, int]
+    sync: Array
+    gather: Array
     embedding: tuple[int, int]
 
 
@@ -147,8 +147,8 @@ def _starts(placer: Placer, j: int) -> list[int]:
     return [start for start in range(0, last + 1, step) if start < period or start > last - dp]
 
 
-def _sync(placer: Placer, phase: SyncPhase, nodes: list[NodeTerms]) -> tuple[Array, int]:
-    """[L] and start-up that no stage with such a node undercuts."""
+def _sync(placer: Placer, phase: SyncPhase, nodes: list[NodeTerms]) -> Array:
+    """[n, n] that no stage with such a node undercuts."""
     tables = placer.tables
     dp = tables.config.dp
     fewest = ceil_div(dp, max(tables.slots_per_node))
@@ -165,7 +165,8 @@ def _sync(placer: Placer, phase: SyncPhase, nodes: list[NodeTerms]) -> tuple[Arr
             between = [phase.outside_ns(outside, n) for n in counts]
             inside = inside + np.min(between, axis=0)
         rings.append((inside, start))
-    return np.min([layers for layers, _ in rings], axis=0), min(start for _, start in rings)
+    least_start = min(start for _, start in rings)
+    return interval_sums(np.min([layers for layers, _ in rings], axis=0)) + least_start
 
 
 def least_costs(placer: Placer, j: int) -> NodeCosts:
@@ -180,7 +181,7 @@ def least_costs(placer: Placer, j: int) -> NodeCosts:
         for slot, times in node.send_ns.items()
     ]
     embedding = [(start, node.embedding_ns) for start, node in zip(starts, nodes, strict=True)]
-    none = np.zeros(tables.num_layers, dtype=np.int64), 0
+    none = np.zeros((tables.num_layers + 1,) * 2, dtype=np.int64)
     return NodeCosts(
         inside=min((time for stays, time in sends if stays), default=None),
         outside=min((time for stays, time in sends if not stays), default=0),
@@ -205,72 +206,80 @@ class Tail:
 class ClassGraph:
     """What one replica of a configuration costs on J classes, which are these node groups.
 
-    flows: replicas at least that share a link between zones, see `least_sends`.
+    flows: replicas at least that share a link between zones, see `least_sends`. forward, backward:
+    [J, n, n] at least, without weight gradients split off.
     """
 
     def __init__(
         self, intervals: Intervals, placer: Placer, groups: Sequence[int], flows: int
     ) -> None:
         self.tables, self.groups = intervals.tables, list(groups)
+        self._intervals = intervals
         self._least = [least_costs(placer, j) for j in groups]
         self._send_ns = least_sends(self._least, groups, placer.zones, flows)
         self._columns = Columns(intervals, self.groups)
         self.forward, self.backward, _ = self._columns.times()
-        self.optimizer = intervals.optimizer[self.groups]
+        self._allowed = dict[tuple[int, int], Mask]()
 
     @property
     def work(self) -> Array:
-        """[J, n, n] forward and backward pass at least, without weight gradients split off."""
+        """[J, n, n] of both passes, at least."""
         return self.forward + self.backward
 
     @cached_property
     def tails(self) -> list[Tail]:
         """[J] of a stage with a node of the class, at least."""
-        tails = list[Tail]()
-        for costs, optimizer in zip(self._least, self.optimizer, strict=True):
-            (sync, start), (gather, gather_start) = costs.sync, costs.gather
-            finish = optimizer + interval_sums(gather) + gather_start
-            tails.append(Tail(interval_sums(sync) + start, finish, costs.embedding))
-        return tails
+        optimizer = self._intervals.optimizer[self.groups]
+        pairs = zip(self._least, optimizer, strict=True)
+        return [
+            Tail(costs.sync, least_ns + costs.gather, costs.embedding) for costs, least_ns in pairs
+        ]
 
-    def arcs(
+    def allowed(self, stage: int, share: int) -> Mask:
+        """[J, n, n] layers of a stage of replicas with so many micro-batches."""
+        if (stage, share) not in self._allowed:
+            by_class = [allowed_layers(self._intervals, stage, [j], [share]) for j in self.groups]
+            self._allowed[stage, share] = np.stack(by_class)
+        return self._allowed[stage, share]
+
+    def problem(
         self,
-        stage: int,
-        steps: Sequence[Step],
+        stages: Sequence[Sequence[Step]],
         allowed: Sequence[Mask],
-        rows: Array,
-        tails: list[Tail],
+        rows: Sequence[Array],
+        tails: Sequence[Tail],
         share: int,
-    ) -> Arcs:
-        """The steps of a stage, with the layers allowed on each; rows: [J] of the tails.
+    ) -> SplitProblem:
+        """The steps of one replica with `share` micro-batches, or more.
 
-        Of replicas with `share` micro-batches, or more.
+        allowed, rows: per stage [J, n, n] its layers by class, and [J] which of the tails it has.
         """
-        source, target = np.array([step[:2] for step in steps]).T
-        before, now = np.array([step.what for step in steps]).T
-        send = self._send_ns[before, now][:, None] * (stage > 0)
-        last = stage == self.tables.config.pp - 1
-        embedding = np.array([tail.embedding[last] for tail in tails], dtype=np.int64)
-        return Arcs(
-            source=source,
-            target=target,
-            column=now[:, None] + self._columns.first(stage, share),
-            send=send,
-            send_back=send,
-            tail=rows[now],
-            embedding=embedding[rows[now]] * (last or stage == 0),
-            allowed=tuple(allowed),
-            begins=tuple((self.groups[j],) for j in now.tolist()),
-        )
-
-    def problem(self, stages: Sequence[Arcs], tails: list[Tail], share: int) -> SplitProblem:
-        """One replica with `share` micro-batches."""
+        arcs, last = list[Arcs](), self.tables.config.pp - 1
+        for k, (steps, masks, tail) in enumerate(zip(stages, allowed, rows, strict=False)):
+            source, target = np.array([step[:2] for step in steps]).T
+            before, now = np.array([step.what for step in steps]).T
+            send = self._send_ns[before, now][:, None] * (k > 0)
+            embedding = np.array([tails[row].embedding[k == last] for row in tail])
+            by_class = list(masks)
+            arcs.append(
+                Arcs(
+                    source=source,
+                    target=target,
+                    column=now[:, None] + self._columns.first(k, share),
+                    send=send,
+                    send_back=send,
+                    tail=tail[now],
+                    embedding=embedding[now] * (k in (0, last)),
+                    allowed=tuple(by_class[j] for j in now.tolist()),
+                    begins=tuple((self.groups[j],) for j in now.tolist()),
+                )
+            )
         forward, backward, weight = self._columns.times()
         return SplitProblem(
             schedule=self.tables.config.schedule,
             blocking=self.tables.instance.search.blocking_sends,
             tied=self.tables.tied,
-            stages=tuple(stages),
+            stages=tuple(arcs),
             micro_batches=(share,),
             forward=forward,
             backward=backward,

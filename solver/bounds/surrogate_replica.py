@@ -31,7 +31,6 @@ from solver.bounds.node_classes import ClassGraph, Resources, steps
 from solver.graph.all_orders import lane_width
 from solver.graph.cuts import evaluate
 from solver.graph.edges import Layers, build_layers, taken
-from solver.graph.placements import allowed_layers
 from solver.graph.problem import Arcs, Array, Intervals, Mask, SplitProblem
 from solver.interrupt import Stop
 
@@ -66,10 +65,7 @@ class SurrogateReplica:
         self.slots = slots[self.costs.groups]
         work = self.costs.work[:, 0, -1]
         self.weightings = self._weights(work)
-        self.allowed = [
-            np.stack([allowed_layers(intervals, k, [j], [self.micro_batches]) for j in groups])
-            for k in range(config.pp)
-        ]
+        self.allowed = [self.costs.allowed(k, self.micro_batches) for k in range(config.pp)]
 
     def _weights(self, work: Array) -> list[Array]:
         """[J] weights to try: of the fastest class alone, of it above all others, by speed."""
@@ -102,12 +98,8 @@ class SurrogateReplica:
         stages = steps(classes, resources, max_edges)
         if stages is None:
             return None
-        tails, rows = self.costs.tails, np.arange(len(self.slots))
-        arcs, share = list[Arcs](), self.micro_batches
-        for k, ways in enumerate(stages if all(stages) else ()):
-            allowed = [masks[k][step.what.now] for step in ways]
-            arcs.append(self.costs.arcs(k, ways, allowed, rows, tails, share))
-        return self.costs.problem(arcs, tails, share)
+        ways, rows = stages if all(stages) else [], [np.arange(len(self.slots))] * len(stages)
+        return self.costs.problem(ways, masks, rows, self.costs.tails, self.micro_batches)
 
 
 class Relaxation:

@@ -8,11 +8,10 @@ import pytest
 from formulations.costs.placement import Placer
 from formulations.costs.tables import build_tables
 from solver.bounds import node_classes
-from solver.graph.placements import allowed_layers
 from solver.graph.problem import Intervals
 from tests.chain_instances import FAST, OUTSIDE, SLOW, chain_instance
 from tests.graph.drawn import drawn_tables, figures
-from tests.recorded import Cases, digest, recorded, summary
+from tests.recorded import Cases, recorded
 from tests.seeds import one_each
 from tests.small_instances import plain_config, with_groups
 
@@ -45,19 +44,15 @@ def test_graphs_are_the_recorded_ones() -> Cases:
         classes = node_classes.classes_of(intervals)
         each = [node_classes.least_costs(placer, j) for j in classes]
         alone = [[cost.inside, cost.outside, cost.embedding] for cost in each]
-        rings = digest(summary([[*cost.sync, *cost.gather] for cost in each]))
         graph, number = node_classes.ClassGraph(intervals, placer, classes, 2), len(classes)
         usage = tuple((n + 1, number - n) for n in range(number))
         resources = node_classes.Resources(usage, (2 * config.pp, 2 * config.pp + 1))
         per_stage = [dict.fromkeys(range(number), 3)] * config.pp
         fewer = [node_classes.steps(per_stage, resources, most) is None for most in (3, 9, 27)]
-        masks = [allowed_layers(intervals, 0, [j], [2]) for j in classes]
-        arcs, rows = [], np.arange(number)
-        for k, ways in enumerate(node_classes.steps(per_stage, resources) or []):
-            allowed = [masks[way.what.now] for way in ways]
-            arcs += [graph.arcs(k, ways, allowed, rows, graph.tails, 2)] * bool(ways)
-        problem = figures(graph.problem(arcs, graph.tails, 2))
-        yield name, [classes, alone, rings, fewer, problem]
+        masks, rows = [graph.allowed(0, 2)] * config.pp, [np.arange(number)] * config.pp
+        ways = [stage for stage in node_classes.steps(per_stage, resources) or [] if stage]
+        problem = figures(graph.problem(ways, masks, rows, graph.tails, 2))
+        yield name, [classes, alone, fewer, problem]
 
 
 @pytest.mark.parametrize("dp", one_each(range(1, 13), 6))
