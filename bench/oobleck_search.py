@@ -29,7 +29,7 @@ import numpy as np
 
 from bench.oobleck_tables import CountedTables, StageRoom, Weights
 from formulations.fleet import Template
-from solver.graph.gpu_graph import Counts
+from solver.graph.pipelines import Counts
 from solver.graph.places import Places
 from solver.graph.problem import INFINITY, Array, Mask
 

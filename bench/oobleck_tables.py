@@ -16,7 +16,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 from formulations.fleet import Template, stage_on
 from formulations.node_sharing import may_start
 from formulations.plan import Stage
-from solver.graph.gpu_graph import Counts
+from solver.graph.pipelines import Counts
 from solver.graph.places import Places
 from solver.graph.problem import INFINITY, Array, Mask
 

@@ -21,7 +21,7 @@ from bench.oobleck_search import BottleneckSearch
 from bench.oobleck_tables import Weights
 from formulations.costs.template_costs import TemplateCosts
 from formulations.fleet import Template
-from solver.graph.gpu_graph import Counts
+from solver.graph.pipelines import Counts
 from solver.graph.places import PlaceCosts, Places
 from solver.graph.problem import Array
 from solver.simulate import pipeline_step_ns

@@ -136,7 +136,7 @@ def places(case: PlannerCase, split: NodeSplit = NodeSplit.ALIGNED) -> Places:
     gpus = tuple(g for g in sorted(case.layers[0].all_reduce_ms) if g <= most)
     times = np.array([[layer.times_ps(g) for layer in case.layers] for g in gpus], dtype=np.int64)
     forward, backward = interval_sums(times[..., 0]), interval_sums(times[..., 1])
-    none: Array = np.zeros((2, len(gpus), len(gpus)), dtype=np.int64)
+    none: Array = np.zeros((2, len(gpus), len(gpus), 1), dtype=np.int64)
     ends = np.arange(len(case.layers) + 1)
     return Places(
         split=split,
@@ -146,9 +146,11 @@ def places(case: PlannerCase, split: NodeSplit = NodeSplit.ALIGNED) -> Places:
         gpus=gpus,
         forward=forward,
         backward=backward,
+        sync=np.zeros_like(forward),
         finish=np.zeros_like(forward),
         memory=Room(np.where(ends > ends[:, None], ALWAYS_FIT, 0) + np.zeros_like(forward)),
         send=none,
         send_back=none,
-        embedding=none[:, 0],
+        message_kind=np.zeros_like(ends),
+        embedding=none[:, 0, :, 0],
     )

@@ -18,7 +18,7 @@ from formulations.space.configurations import pipeline_strategies
 from solver.fleet_document import FleetDocument
 from solver.fleets.fleet import next_fleet, start_fleet
 from solver.fleets.recovery import Horizon
-from solver.graph.gpu_graph import Counts
+from solver.graph.pipelines import Counts
 from solver.graph.places import PlaceCosts, Places, place_costs
 from solver.interrupt import Stop
 from solver.simulate import pipeline_step_ns

@@ -20,7 +20,7 @@ from formulations.costs.intervals import interval_sums
 from formulations.costs.placement import NodeTerms, Placer, SyncPhase
 from formulations.costs.transfers import ZoneTerms
 from formulations.units import ceil_div
-from solver.graph.placements import Columns, allowed_layers
+from solver.graph.placements import allowed_layers, group_columns
 from solver.graph.problem import Arcs, Array, Intervals, Mask, Move, SplitProblem, walk
 
 
@@ -217,7 +217,7 @@ class ClassGraph:
         self._intervals = intervals
         self._least = [least_costs(placer, j) for j in groups]
         self._send_ns = least_sends(self._least, groups, placer.zones, flows)
-        self._columns = Columns(intervals, self.groups)
+        self._columns = group_columns(intervals, self.groups)
         self.forward, self.backward, _ = self._columns.times()
         self._allowed = dict[tuple[int, int], Mask]()
 

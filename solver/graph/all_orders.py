@@ -15,7 +15,7 @@ from formulations.costs.intervals import interval_sums
 from formulations.costs.placement import Placer
 from formulations.costs.tables import CostTables
 from formulations.space.slots import limits_orders, may_follow
-from solver.graph.placements import Columns, StageZones, allowed_layers, finish_ns
+from solver.graph.placements import StageZones, allowed_layers, finish_ns, group_columns
 from solver.graph.problem import Arcs, Array, Intervals, Mask, Move, SplitProblem, by_message, walk
 
 #: With more arcs times lanes than these, a free order is not worth its tables.
@@ -114,7 +114,7 @@ class _FreeOrder:
         self.sizes = self.tables.slots_per_node
         self.width = lane_width(self.tables)
         self.lanes = range(0, self.tables.config.dp, self.width)
-        self.columns = Columns(intervals)
+        self.columns = group_columns(intervals)
         self.zones, self.split = StageZones(placer), split
         self.sync, self.finish = list[Array](), list[Array]()
         self._row_of_costs = dict[bytes, int]()
@@ -215,7 +215,7 @@ class _FreeOrder:
             allowed = {0: self.intervals.allowed}
             if not chunked:
                 fitting = allowed_layers(self.intervals, k, key, [self.share] * len(key))
-                allowed = by_message(self.tables, k, fitting)
+                allowed = by_message(self.tables.message_kind, k, fitting)
             masks_of[key] = allowed
         masks = [masks_of[tuple(sorted(set(column)))] for column in columns]
         arcs = [(i, n) for i, by_kind in enumerate(masks) for n in by_kind]

@@ -1,7 +1,10 @@
 """Pipelines whose stages choose the GPUs they run on, as split problems of one lane.
 
-States are those of `GpuGraph`: a stage takes the GPUs of all its replicas at once. A column is a
-place, and what memory makes a stage recompute there at its position.
+A state says how many nodes of every group are used, how far the last of them is filled, and at
+which place the last stage stands, as far as transfers tell places apart. A step places a stage on
+the next GPUs of the node that is being filled, or on the first of a new one; or on whole nodes, if
+it has more GPUs than one has. It takes the GPUs of all its replicas at once. A column is a place,
+and what memory makes a stage recompute there at its position.
 
 `FreeDegrees`: templates, data parallel of 1. One problem holds pipelines of every number of stages
 from two on: shorter ones have empty stages at the front, see `problem`. There is no sync: what
@@ -10,138 +13,169 @@ replicas of unlike pipelines exchange, `formulations.costs.template_costs` adds.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import cached_property, partial
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
 
-from formulations.costs.stage_costs import NEVER
-from formulations.costs.stage_places import StagePlacer
 from formulations.decisions import Decisions
-from formulations.fleet import Template
-from formulations.plan import ByPlace, Plan
+from formulations.fleet import Template, stage_on
+from formulations.node_sharing import may_start
+from formulations.plan import ByPlace, Plan, Stage
 from formulations.space.slots import may_follow
-from solver.graph.gpu_graph import GpuGraph, State, Step
-from solver.graph.places import Places, places_of, stage_rings
+from solver.graph.placements import Columns
+from solver.graph.places import Places, places_of
 from solver.graph.problem import Arcs, Array, Intervals, Mask, Move, SplitProblem, by_message, walk
+
+Counts = tuple[int, ...]  #: nodes per node group
 
 #: The least number of stages of a template: what is one stage alone costs otherwise.
 LEAST_STAGES = 2
 
 
-class PlaceColumns:
-    """Times of stages by column: one per place, and more where a stage recomputes there.
+class State(NamedTuple):
+    """used: nodes per group, the one being filled included. place: of the last stage, if any."""
 
-    place: of every column. backward: [n, n] each.
-    """
+    used: Counts
+    filled: int
+    place: int | None
 
-    def __init__(self, places: Places) -> None:
-        self.places, self.backward = places, [*places.backward]
-        self.place = [*range(len(places.gpus))]
-        self._known = dict[tuple[int, int], tuple[int, Mask]]()
 
-    def of(self, place: int, in_flight: int) -> tuple[int, Mask]:
-        """Column of stages at a place that hold so many micro-batches, and [n, n] their layers."""
-        if (place, in_flight) not in self._known:
-            extra = self.places.memory.extra(place, in_flight)
-            fits = extra < NEVER
-            column = place
-            if (extra[fits] > 0).any():
-                column = len(self.place)
-                self.place.append(place)
-                self.backward.append(self.places.backward[place] + np.where(fits, extra, 0))
-            self._known[place, in_flight] = column, fits
-        return self._known[place, in_flight]
+class Step(NamedTuple):
+    """A stage at `place`, behind one at `before`; on a new node if `fresh`, else from a GPU on."""
+
+    before: int | None
+    place: int
+    fresh: bool
+    first_gpu: int
 
 
 Arc = Move[Step | None]  #: a stage on a step between two states, or an empty one without
 
 
 class _Choice(NamedTuple):
-    """What a stage may run on an arc: its column, the kind of message that comes, [n, n] layers."""
+    """What a stage may run on an arc: the kind of message that comes, and [n, n] layers."""
 
     arc: Arc
-    column: int
     message: int
     allowed: Mask
 
 
-@dataclass
 class Pipelines:
-    """The split problem of pipelines that are paths of a graph, with so many micro-batches."""
+    """The split problem of pipelines with so many micro-batches.
 
-    graph: GpuGraph
-    micro_batches: int
+    finals: nodes that they fill, one of these counts, which have equally many nodes.
+    """
+
+    def __init__(self, places: Places, finals: Sequence[Counts], micro_batches: int) -> None:
+        self.places, self.finals, self.micro_batches = places, list(finals), micro_batches
+        self.start = State((0,) * len(places.nodes), 0, None)
+        self._steps = dict[State, list[tuple[State, Step]]]()
 
     @cached_property
     def arcs(self) -> list[list[Arc]]:
         """Per stage; none if there is no pipeline."""
         raise NotImplementedError
 
-    def _by_message(self, stage: int, allowed: Mask) -> dict[int, Mask]:
-        """Layers of a stage by the kind of message that comes to it."""
-        return {0: allowed}
-
-    def _sync(self) -> Array:
-        """[C, n, n] gradient sync of stages by place."""
-        return np.zeros_like(self.graph.places.finish)
-
     @cached_property
-    def _columns(self) -> PlaceColumns:
-        return PlaceColumns(self.graph.places)
+    def _alike(self) -> tuple[int, ...]:
+        """[C] the first place of the same group whose messages to the next stage cost the same."""
+        places = self.places
+        keys = [
+            (j, places.send[:, x].tobytes(), places.send_back[:, x].tobytes())
+            for x, j in enumerate(places.group)
+        ]
+        return tuple(keys.index(key) for key in keys)
+
+    def _room(self, state: State) -> int:
+        """GPUs left on the node that is being filled."""
+        if state.place is None:
+            return 0
+        return self.places.node_gpus[self.places.group[state.place]] - state.filled
+
+    def is_final(self, state: State) -> bool:
+        """Whether a pipeline may end so."""
+        return self._room(state) == 0 and state.used in self.finals
+
+    def steps_from(self, state: State) -> list[tuple[State, Step]]:
+        """Ways to place the next stage, with the states after it; none beyond every final count."""
+        if state in self._steps:
+            return self._steps[state]
+        places, room = self.places, self._room(state)
+        steps = self._steps[state] = []
+        for x, (j, gpus) in enumerate(zip(places.group, places.gpus, strict=True)):
+            if room and j != places.group[state.place or 0]:
+                continue
+            used = state.used
+            if not room:
+                used = (*used[:j], used[j] + 1, *used[j + 1 :])
+            offset, size = state.filled if room else 0, places.node_gpus[j]
+            fits = offset + gpus <= size and may_start(places.split, gpus, offset)
+            if not room and gpus % size == 0:
+                fits, used = True, (*used[:j], used[j] + gpus // size - 1, *used[j + 1 :])
+            if fits and any(all(map(int.__le__, used, final)) for final in self.finals):
+                after = State(used, min(offset + gpus, size), self._alike[x])
+                steps.append((after, Step(state.place, x, not room, offset)))
+        return steps
+
+    def _held(self, stage: int) -> int:
+        """Micro-batches that a stage holds at once."""
+        return self.places.held(len(self.arcs), stage, self.micro_batches)
 
     @cached_property
     def _choices(self) -> list[list[_Choice]]:
-        """Per stage, arc by arc; empty ones take the first column, no time and no layers."""
-        places, columns, choices = self.graph.places, self._columns, list[list[_Choice]]()
+        """Per stage, arc by arc; empty ones have no layers."""
+        places, choices = self.places, list[list[_Choice]]()
         nothing = np.zeros(places.forward.shape[1:], dtype=np.bool_)
         nothing[0, 0] = True
         for k, arcs in enumerate(self.arcs):
-            in_flight = places.held(len(self.arcs), k, self.micro_batches)
-            runs: dict[int | None, tuple[int, dict[int, Mask]]] = {None: (0, {0: nothing})}
-            for place in dict.fromkeys(arc.what.place for arc in arcs if arc.what):
-                column, allowed = columns.of(place, in_flight)
-                runs[place] = column, self._by_message(k, allowed)
+            masks: dict[int | None, dict[int, Mask]] = {None: {0: nothing}}
+            for place in {arc.what.place for arc in arcs if arc.what}:
+                fits = places.fits(place, self._held(k))
+                masks[place] = by_message(places.message_kind, k, fits)
             of_stage = list[_Choice]()
             for arc in arcs:
-                column, masks = runs[arc.what and arc.what.place]
-                of_stage += [_Choice(arc, column, *message) for message in masks.items()]
+                by_kind = masks[arc.what and arc.what.place]
+                of_stage += [_Choice(arc, *message) for message in by_kind.items()]
             choices.append(of_stage)
         return choices
 
     @cached_property
     def problem(self) -> SplitProblem:
         """The problem; no stages if there is no pipeline."""
-        places = self.graph.places
-        stages = tuple(self._stage(k, choices) for k, choices in enumerate(self._choices))
+        places = self.places
+        columns = Columns(places.forward, places.backward, None, places.memory.extra)
+        stages = tuple(self._stage(k, columns.first(self._held(k))) for k in range(len(self.arcs)))
+        forward, backward, _ = columns.times()
         return SplitProblem(
             schedule=places.schedule,
             blocking=places.blocking,
             tied=places.tied,
             stages=stages,
             micro_batches=(self.micro_batches,),
-            forward=places.forward[self._columns.place],
-            backward=np.stack(self._columns.backward),
-            sync=self._sync(),
+            forward=forward,
+            backward=backward,
+            sync=places.sync,
             finish=places.finish,
         )
 
-    def _stage(self, k: int, choices: list[_Choice]) -> Arcs:
-        places = self.graph.places
+    def _stage(self, k: int, first_column: int) -> Arcs:
+        """Arcs of a stage; empty ones take the first place, no time and no transfers."""
+        places, choices = self.places, self._choices[k]
         steps = [choice.arc.what for choice in choices]
-        place = [0 if step is None else step.place for step in steps]
+        place = np.array([step.place if step else 0 for step in steps])
         last = k + 1 == len(self.arcs)
-        ends = [step is not None and (last or step.before.place is None) for step in steps]
+        ends = [step is not None and (last or step.before is None) for step in steps]
         sends = np.array([self._sends(c.arc.what, c.message) for c in choices], dtype=np.int64)
-        between = int(sum(self.graph.finals[0]) > 1)
+        between = int(sum(self.finals[0]) > 1)
         return Arcs(
             source=np.array([choice.arc.source for choice in choices]),
             target=np.array([choice.arc.target for choice in choices]),
-            column=np.array([[choice.column] for choice in choices]),
+            column=first_column + place[:, None],
             send=sends[:, :1],
             send_back=sends[:, 1:],
-            tail=np.array(place),
+            tail=place,
             embedding=places.embedding[between][place] * ends,
             allowed=tuple(choice.allowed for choice in choices),
             begins=((),) * len(choices),
@@ -149,9 +183,9 @@ class Pipelines:
 
     def _sends(self, step: Step | None, message: int) -> tuple[int, int]:
         """Transfers from the stage before, and back to it."""
-        if step is None or step.before.place is None:
+        if step is None or step.before is None:
             return 0, 0
-        pair, places = (int(step.fresh), step.before.place, step.place), self.graph.places
+        pair, places = (int(step.fresh), step.before, step.place), self.places
         ahead, back = (np.ravel(times[pair])[message] for times in (places.send, places.send_back))
         return int(ahead), int(back)
 
@@ -162,28 +196,40 @@ class Pipelines:
 
 
 class FreeDegrees(Pipelines):
-    """Templates of a graph."""
+    """Templates."""
 
     @cached_property
     def arcs(self) -> list[list[Arc]]:
-        """Such that as many stages as follow can end the pipeline; none for one stage alone."""
-        graph, longest = self.graph, max(self.graph.numbers, default=0)
+        """As many stages as the longest pipeline; none for one stage alone."""
+        places = self.places
+        gpus = [sum(map(int.__mul__, final, places.node_gpus)) for final in self.finals]
+        most = min(places.num_layers, max(gpus) // min(places.gpus, default=1))
 
         def moves(k: int, state: State) -> Iterator[tuple[State, Step | None]]:
-            after, first = longest - 1 - k, state == graph.start
+            after, first = most - 1 - k, state == self.start
             if first and after >= LEAST_STAGES:
                 yield state, None
             if not first or after >= LEAST_STAGES - 1:
-                for step in graph.steps[state]:
-                    if graph.may_be_followed(step.after, after):
-                        yield step.after, step
+                for step in self.steps_from(state):
+                    if after or self.is_final(step[0]):
+                        yield step
 
-        return walk(graph.start, longest if longest >= LEAST_STAGES else 0, moves) or []
+        arcs = walk(self.start, most, moves) or []
+        # Stages that are empty in all pipelines go.
+        return [stage for stage in arcs if any(arc.what for arc in stage)]
 
     def template(self, arcs: Sequence[int], split: Sequence[int]) -> Template:
         """The pipeline along a path of arcs [p] with these boundaries [p + 1]."""
-        steps = self.steps(arcs)
-        return self.graph.template(steps, split[len(arcs) - len(steps) :], self.micro_batches)
+        stages, groups, path = list[Stage](), list[int](), self.steps(arcs)
+        empty = len(arcs) - len(path)
+        for k, (step, layers) in enumerate(zip(path, pairwise(split[empty:]), strict=True)):
+            if step.fresh:
+                groups.append(self.places.group[step.place])
+            held = self._held(empty + k)
+            recomputed = self.places.memory.recomputed(step.place, held, layers)
+            node, gpus = len(groups) - 1, self.places.gpus[step.place]
+            stages.append(stage_on(layers, node, step.first_gpu, gpus, recomputed))
+        return Template(node_groups=tuple(groups), stages=tuple(stages))
 
     def least_ns(self) -> int:
         """No pipeline is faster: every GPU works all the time, and stays on its fastest layers.
@@ -193,18 +239,18 @@ class FreeDegrees(Pipelines):
         work that takes w_i each of at most s_j n_j T, and all together that of every layer, as
         often as there are micro-batches.
         """
-        places = self.graph.places
+        places = self.places
         layers = np.arange(places.num_layers)
         busy = (places.forward + places.backward)[:, layers, layers + 1]
         work: Array = busy * np.array(places.gpus)[:, None]
         groups = np.array(places.group)
-        used = [j for j in np.unique(groups).tolist() if any(v[j] for v in self.graph.finals)]
+        used = [j for j in np.unique(groups).tolist() if any(v[j] for v in self.finals)]
         by_group = np.stack([work[groups == j].min(axis=0) for j in used])
         least_work = by_group.min(axis=0)
         gain = np.max(least_work / np.maximum(by_group, 1), axis=1)
         speed = max(
             sum(float(gain[i]) * final[j] * places.node_gpus[j] for i, j in enumerate(used))
-            for final in self.graph.finals
+            for final in self.finals
         )
         return int(self.micro_batches * int(least_work.sum()) / speed * (1 - 1e-9))
 
@@ -221,24 +267,24 @@ class StageDegrees(Pipelines):
 
     def __init__(self, intervals: Intervals, by_place: ByPlace) -> None:
         self.tables, self.by_place, self.config = intervals.tables, by_place, by_place.config
-        graph = GpuGraph(places_of(intervals, by_place), [self.config.nodes_used])
-        super().__init__(graph, self.tables.num_micro_batches // self.config.dp)
+        share = self.tables.num_micro_batches // self.config.dp
+        super().__init__(places_of(intervals, by_place), [self.config.nodes_used], share)
 
     @cached_property
     def arcs(self) -> list[list[Arc]]:
         """Steps that the others can follow."""
-        graph, pp, follows = self.graph, self.config.pp, self._follows
+        pp, follows = self.config.pp, self._follows
         # [C] the first place that the target lets begin pipelines as this one.
         like = [follows.index(row) for row in follows]
 
         def moves(k: int, begun: _Begun) -> Iterator[tuple[_Begun, Step | None]]:
-            for step in graph.steps[begun.state]:
+            last = k + 1 == pp
+            for after, step in self.steps_from(begun.state):
                 first = like[step.place] if begun.first is None else begun.first
-                runs = follows[first][step.place][k + 1 == pp]
-                if runs and graph.may_be_followed(step.after, pp - 1 - k):
-                    yield _Begun(step.after, first), step
+                if follows[first][step.place][last] and (not last or self.is_final(after)):
+                    yield _Begun(after, first), step
 
-        arcs = walk(_Begun(graph.start, None), pp, moves) or []
+        arcs = walk(_Begun(self.start, None), pp, moves) or []
         return arcs if all(arcs) else []
 
     @cached_property
@@ -250,13 +296,6 @@ class StageDegrees(Pipelines):
             [tuple(follows(first, later, end) for end in (False, True)) for later in all_degrees]
             for first in all_degrees
         ]
-
-    def _by_message(self, stage: int, allowed: Mask) -> dict[int, Mask]:
-        return by_message(self.tables, stage, allowed)
-
-    def _sync(self) -> Array:
-        placer = StagePlacer(self.tables)
-        return np.stack([stage_rings(placer, x)[0] for x in range(len(self.by_place.places))])
 
     def plan(self, arcs: Sequence[int], split: Sequence[int]) -> Plan:
         """The plan along a path of arcs [p] of the problem, with these boundaries [p + 1]."""

@@ -6,7 +6,7 @@ known to one arc: its own counts, which is the least.
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
@@ -125,43 +125,59 @@ def allowed_layers(
 
 
 class Columns:
-    """Times [C, n, n] of stages by column: one of J node groups, at a place in a plan.
+    """Times [C, n, n] of stages by column: on one of J machines, at a place in a plan.
 
-    Places differ where something is recomputed there, see `formulations.costs.stage_costs`. A place
-    has J columns in a row.
+    Machines are node groups, or places. What a stage holds decides what is recomputed there, see
+    `formulations.costs.stage_costs`: `extra` says of a machine and what is held [n, n] how much
+    longer backward passes are, NEVER where there is no room; None if nothing can be recomputed.
+    All that is held alike has J columns in a row.
     """
 
-    def __init__(self, intervals: Intervals, groups: Sequence[int] | None = None) -> None:
-        self.intervals = intervals
-        self.used = np.flatnonzero(intervals.tables.config.nodes_used).tolist()
-        self.groups = list(range(len(intervals.forward)) if groups is None else groups)
-        self._splits = SCHEDULES[intervals.tables.config.schedule].splits_backward
-        weight = intervals.weight if self._splits else 0
-        self._backward = intervals.backward - weight
-        self._blocks = [self._backward[self.groups]]
-        self._known: dict[tuple[int, int], int] = {}
+    def __init__(
+        self,
+        forward: Array,
+        backward: Array,
+        weight: Array | None,
+        extra: Callable[..., Array] | None,
+    ) -> None:
+        self._forward, self._weight, self._extra = forward, weight, extra
+        self._blocks = [backward]
+        self._known: dict[tuple[int, ...], int] = {}
 
-    def first(self, stage: int, share: int) -> int:
-        """The first of the columns of a stage of replicas with so many micro-batches."""
-        if not self.intervals.stages.has_choice:
+    def first(self, *holding: int) -> int:
+        """The first of the columns of stages that hold so much."""
+        if self._extra is None:
             return 0
-        if (stage, share) not in self._known:
-            extra = np.zeros_like(self._backward)
-            for j in self.used:
-                extra[j] = self.intervals.stages.extra(j, stage, share)
-            more_ns = (self._backward + extra)[self.groups]
-            block = np.where(more_ns < NEVER, more_ns, self._blocks[0])
+        if holding not in self._known:
+            backward = self._blocks[0]
+            more_ns = np.stack([self._extra(j, *holding) for j in range(len(backward))])
+            block = backward + np.where(more_ns < NEVER, more_ns, 0)
             alike = (n for n, kept in enumerate(self._blocks) if np.array_equal(block, kept))
-            place = self._known[stage, share] = next(alike, len(self._blocks))
-            self._blocks += [block] * (place == len(self._blocks))
-        return len(self.groups) * self._known[stage, share]
+            number = self._known[holding] = next(alike, len(self._blocks))
+            self._blocks += [block] * (number == len(self._blocks))
+        return len(self._forward) * self._known[holding]
 
     def times(self) -> tuple[Array, Array, Array | None]:
         """Forward, backward, and weight gradients where the schedule splits them off."""
-        places = (len(self._blocks), 1, 1)
-        forward = np.tile(self.intervals.forward[self.groups], places)
-        weight = np.tile(self.intervals.weight[self.groups], places) if self._splits else None
-        return forward, np.concatenate(self._blocks), weight
+        repeats = (len(self._blocks), 1, 1)
+        weight = None if self._weight is None else np.tile(self._weight, repeats)
+        return np.tile(self._forward, repeats), np.concatenate(self._blocks), weight
+
+
+def group_columns(intervals: Intervals, groups: Sequence[int] | None = None) -> Columns:
+    """Those of these node groups, or all; a stage of replicas with a share of micro-batches."""
+    machines = list(range(len(intervals.forward)) if groups is None else groups)
+    used, stages = intervals.tables.config.nodes_used, intervals.stages
+    forward, backward, weight = intervals.forward[machines], intervals.backward[machines], None
+    if SCHEDULES[intervals.tables.config.schedule].splits_backward:
+        weight = intervals.weight[machines]
+        backward = backward - weight
+
+    def extra(machine: int, stage: int, share: int) -> Array:
+        group = machines[machine]
+        return stages.extra(group, stage, share) if used[group] else np.zeros_like(backward[0])
+
+    return Columns(forward, backward, weight, extra if stages.has_choice else None)
 
 
 def chunk_memory(intervals: Intervals, groups: Array, shares: Sequence[int]) -> ChunkMemory | None:
@@ -179,11 +195,11 @@ def fixed_order(
     tables = intervals.tables
     config = tables.config
     slots, p = placement.group_of_slot.reshape(config.pp, config.dp), config.pp
-    stages, columns = [], Columns(intervals)
+    stages, columns = [], group_columns(intervals)
     for k in range(config.num_stages):
         groups = [replicas.groups[k % p] for replicas in classes]
         column = [j + columns.first(k, m) for j, m in zip(groups, shares, strict=True)]
-        allowed = by_message(tables, k, allowed_layers(intervals, k, groups, shares))
+        allowed = by_message(tables.message_kind, k, allowed_layers(intervals, k, groups, shares))
         same = np.zeros(len(allowed), dtype=np.int64)
         before = [replicas.send_ns[(k - 1) % p] for replicas in classes] if k else []
         send = np.array([[sends[n] for sends in before] or [0] * len(classes) for n in allowed])

@@ -59,9 +59,10 @@ class Places:
 
     nodes, node_gpus: [J] nodes there are, and GPUs of each that stages fill. group, gpus: [C].
     forward, backward: [C, n, n] per micro-batch, with as little recomputed as may be; `memory` says
-    what else. finish: [C, n, n] after the last backward. send, send_back: [2, C, C] to the stage at
-    [., x, y] from the one before, x, and back; first inside a node, then between two. embedding:
-    [2, C] all-reduce of tied embeddings inside a node and between two.
+    what else. sync, finish: [C, n, n] after the last backward. send, send_back: [2, C, C, K] to the
+    stage at [., x, y] from the one before, x, and back, by kind of message; first inside a node,
+    then between two. message_kind: [n] of that at a layer boundary. embedding: [2, C] all-reduce of
+    tied embeddings inside a node and between two.
     """
 
     split: NodeSplit
@@ -71,10 +72,12 @@ class Places:
     gpus: tuple[int, ...]
     forward: Array
     backward: Array
+    sync: Array
     finish: Array
     memory: StageMemory
     send: Array
     send_back: Array
+    message_kind: Array
     embedding: Array
     tied: bool = False
     blocking: bool = False
@@ -119,14 +122,14 @@ def _places(
         return np.stack([getattr(intervals[g], name)[j] for j, g in place_keys])
 
     def sends(receiver: int) -> Array:
-        """[2, C, C] messages; `receiver` 1: to the stage at y, 0: to the one at x."""
+        """[2, C, C, 1] messages; `receiver` 1: to the stage at y, 0: to the one at x."""
         pairs = [[(x, y) for y in place_keys] for x in place_keys]
         own = {(j, g): inside_ns(tables[g], j, tables[g].tensors[-1]) for j, g in place_keys}
         within = [[own[p[receiver]] for p in row] for row in pairs]
         between = [
             [between_ns(tables[p[receiver][1]], p[0][0], p[1][0]) for p in row] for row in pairs
         ]
-        return np.array([within, between], dtype=np.int64)
+        return np.array([within, between], dtype=np.int64)[..., None]
 
     embedding = [tied_ns(tables[g], j, across) for j, g in place_keys]
     return Places(
@@ -140,10 +143,12 @@ def _places(
         gpus=tuple(g for _, g in place_keys),
         forward=stacked("forward"),
         backward=stacked("backward"),
+        sync=np.zeros_like(stacked("optimizer")),
         finish=stacked("optimizer"),
         memory=PlaceMemory([(intervals[g], j) for j, g in place_keys]),
         send=sends(1),
         send_back=sends(0),
+        message_kind=np.zeros(len(instance.workload.layers) + 1, dtype=np.int64),
         embedding=np.array(embedding, dtype=np.int64).T,
         tied=any(place_tables.tied for place_tables in tables.values()),
         blocking=instance.search.blocking_sends,
@@ -162,13 +167,16 @@ def place_costs(
 
 
 def places_of(intervals: Intervals, by_place: ByPlace) -> Places:
-    """Tables by place as those that graphs of GPUs read; sends have the kinds of messages too."""
+    """Tables by place as those that pipelines read."""
     tables, groups = intervals.tables, by_place.instance.cluster.groups
     placer, config, each = StagePlacer(tables), tables.config, range(len(by_place.places))
     send = [
         [[placer.send_ns(x, y, together) for y in each] for x in each] for together in (True, False)
     ]
     embedding = [[placer.embedding_ns(x, inside) for x in each] for inside in (True, False)]
+    rings, finish = [placer.rings(x) for x in each], intervals.optimizer.copy()
+    for ns, (_, _, gather, gather_latency) in zip(finish, rings, strict=True):
+        ns += interval_sums(gather) + gather_latency
     return Places(
         split=NodeSplit.ANY,
         nodes=tuple(group.nodes for group in groups),
@@ -177,18 +185,14 @@ def places_of(intervals: Intervals, by_place: ByPlace) -> Places:
         gpus=tuple(config.dp * degrees.width for _, degrees in by_place.places),
         forward=intervals.forward,
         backward=intervals.backward,
-        finish=np.stack([intervals.optimizer[x] + stage_rings(placer, x)[1] for x in each]),
+        sync=np.stack([interval_sums(sync) + latency for sync, latency, _, _ in rings]),
+        finish=finish,
         memory=PlaceMemory([(intervals, x) for x in each]),
         send=np.array(send, dtype=np.int64),
         send_back=np.array(send, dtype=np.int64),
+        message_kind=tables.message_kind,
         embedding=np.array(embedding, dtype=np.int64),
         tied=tables.tied,
         blocking=tables.instance.search.blocking_sends,
         schedule=config.schedule,
     )
-
-
-def stage_rings(placer: StagePlacer, place: int) -> tuple[Array, Array]:
-    """[n, n] gradient sync and parameter gather of layers at a place."""
-    sync, latency, gather, gather_latency = placer.rings(place)
-    return interval_sums(sync) + latency, interval_sums(gather) + gather_latency

@@ -99,15 +99,16 @@ def walk(
     return stages
 
 
-def by_message(tables: CostTables, stage: int, allowed: Mask) -> dict[int, Mask]:
+def by_message(message_kind: Array, stage: int, allowed: Mask) -> dict[int, Mask]:
     """Layers that a stage may have, by the kind of message that comes to it; one at least.
 
     So the arcs of a stage are told apart by what crosses the boundary before their first layer.
+    message_kind: [n] of every boundary.
     """
-    if stage == 0 or len(tables.tensors) == 1:
+    if stage == 0 or not message_kind.any():
         return {0: allowed}
-    kinds = range(len(tables.tensors))
-    masks = {n: allowed & (tables.message_kind == n)[:, None] for n in kinds}
+    kinds = range(int(message_kind.max()) + 1)
+    masks = {n: allowed & (message_kind == n)[:, None] for n in kinds}
     return {n: mask for n, mask in masks.items() if mask.any()} or {0: allowed}
 
 

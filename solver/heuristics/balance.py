@@ -16,7 +16,7 @@ from formulations.costs.stage_costs import NEVER, StageCosts
 from formulations.costs.tables import Array, CostTables
 from formulations.decisions import even_shares, least_ends
 from formulations.space.slots import runs_order
-from solver.graph.placements import Columns, chunk_memory
+from solver.graph.placements import Columns, chunk_memory, group_columns
 from solver.graph.problem import ChunkMemory, Intervals, Mask, distinct
 from solver.simulate import Times
 
@@ -79,7 +79,7 @@ class SplitSpace:
     @cached_property
     def columns(self) -> Columns:
         """Times by group and place."""
-        return Columns(self.intervals)
+        return group_columns(self.intervals)
 
     def stage_times(self, share: int, groups: Array, start: Array, end: Array) -> list[Array]:
         """Times of each kind of operation of stages [S, ..] on these groups, by first axis.

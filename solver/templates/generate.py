@@ -23,8 +23,7 @@ from formulations.space.fleets import check_fleets
 from formulations.units import ceil_div, seconds
 from solver.enumeration.enumerate import below
 from solver.graph.edges import has_split
-from solver.graph.gpu_graph import Counts, GpuGraph
-from solver.graph.pipelines import FreeDegrees
+from solver.graph.pipelines import Counts, FreeDegrees
 from solver.graph.places import PlaceCosts, place_costs
 from solver.graph.problem import INFINITY
 from solver.interrupt import Deadline, NoTimeError, Stop, TimeUp, time_up_after
@@ -156,7 +155,7 @@ class Mixes:
         for costs in map(self.places, strategies):
             if alone(costs.alone, [mix], micro_batches):
                 return True
-            if has_split(FreeDegrees(GpuGraph(costs.several, [mix]), micro_batches).problem):
+            if has_split(FreeDegrees(costs.several, [mix], micro_batches).problem):
                 return True
         return False
 

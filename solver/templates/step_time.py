@@ -11,8 +11,7 @@ from formulations.fleet import Template, stage_on
 from solver.enumeration.engine import deepened, solve_split
 from solver.enumeration.enumerate import below
 from solver.graph.edges import has_split
-from solver.graph.gpu_graph import Counts, GpuGraph
-from solver.graph.pipelines import FreeDegrees
+from solver.graph.pipelines import Counts, FreeDegrees
 from solver.graph.places import PlaceCosts, Places
 from solver.graph.problem import INFINITY
 from solver.interrupt import Stop
@@ -54,7 +53,7 @@ def best_template(
     for step, template in alone(costs.alone, finals, micro_batches):
         if step < limit:
             best, value, limit = template, step, step
-    graph = FreeDegrees(GpuGraph(costs.several, finals), micro_batches)
+    graph = FreeDegrees(costs.several, finals, micro_batches)
     problem = graph.problem
     if not has_split(problem):
         return TemplateOutcome(best, value, limit, True)

@@ -2,7 +2,6 @@
 
 from formulations.node_sharing import NodeSplit
 from solver.enumeration.engine import solve_split
-from solver.graph.gpu_graph import GpuGraph
 from solver.graph.pipelines import FreeDegrees, StageDegrees
 from solver.graph.problem import Intervals
 from tests.conftest import present
@@ -17,11 +16,13 @@ def test_templates_are_the_recorded_ones() -> Cases:
         split = list(NodeSplit)[seed % len(NodeSplit)]
         places = place_costs_of(seed, split).several
         for number, finals in finals_of(places).items():
-            pipelines = FreeDegrees(GpuGraph(places, finals), 2 + seed % 3)
+            pipelines = FreeDegrees(places, finals, 2 + seed % 3)
             told: list[object] = [len(stage) for stage in pipelines.arcs]
             if told:
-                outcome = solve_split(pipelines.problem, NO_CUTOFF)
-                best = [outcome.step_time_ns, pipelines.least_ns()]
+                outcome, template = solve_split(pipelines.problem, NO_CUTOFF), None
+                if outcome.arcs is not None and outcome.split is not None:
+                    template = pipelines.template(outcome.arcs.tolist(), outcome.split.tolist())
+                best = [outcome.step_time_ns, pipelines.least_ns(), digest(template)]
                 told = [told, *best, figures(pipelines.problem)]
             yield f"template {seed} {number}", told
 

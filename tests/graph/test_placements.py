@@ -1,7 +1,7 @@
 """Problems of single node orders, and what zones make of stages."""
 
 from formulations.costs.placement import Placer
-from solver.graph.placements import Columns, StageZones, fixed_order, replica_classes
+from solver.graph.placements import StageZones, fixed_order, group_columns, replica_classes
 from solver.graph.problem import Intervals
 from tests import brute_force
 from tests.graph.drawn import drawn_tables, figures
@@ -28,7 +28,7 @@ def test_problems_are_the_recorded_ones() -> Cases:
         sends = [zones.terms.sends_ns([i] * 2, [j] * 2, 3) for i in groups for j in groups]
         across = [zones.embedding_ns(zones.zone_of_group[i], j) for i in groups for j in groups]
         rings = [zones.ring([i, j]) for i in groups for j in groups] if zones.known else []
-        columns = Columns(intervals, groups[:1])
+        columns = group_columns(intervals, groups[:1])
         places = [columns.first(k, m) for k in range(config.pp) for m in (1, 4)]
         zoned = [zones.aligned, split, spanning, digest([sends, across, rings])]
         yield name, [orders, zoned, places, digest(summary(list(columns.times())))]

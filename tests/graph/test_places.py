@@ -17,8 +17,8 @@ def _figures(places: Places) -> list[object]:
     ways = [places.memory.recomputed(x, 3, (0, size)) for x in range(len(places.gpus))]
     held = [places.held(4, k, m) for k in range(4) for m in (2, 5)]
     fixed = places.split, places.nodes, places.node_gpus, places.group, places.gpus, held
-    times = places.forward, places.backward, places.finish, *extra
-    sends = places.send, places.send_back, places.embedding
+    times = places.forward, places.backward, places.sync, places.finish, *extra
+    sends = places.send, places.send_back, places.message_kind, places.embedding
     flags = places.tied, places.blocking, places.schedule
     return [*fixed, digest([summary([*times, *sends]), flags, ways])]
 

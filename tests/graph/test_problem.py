@@ -49,7 +49,10 @@ def test_room_is_the_recorded_one() -> Cases:
         pairs = [(j, k) for j in range(len(config.nodes_used)) for k in range(config.pp)]
         fits = [int(intervals.fits(j, k, m).sum()) for j, k in pairs for m in (1, 3)]
         kinds = [
-            {n: int(mask.sum()) for n, mask in by_message(costs, k, intervals.allowed).items()}
+            {
+                n: int(mask.sum())
+                for n, mask in by_message(costs.message_kind, k, intervals.allowed).items()
+            }
             for k in range(config.num_stages)
         ]
         room = summary([intervals.room, intervals.forward, intervals.backward, intervals.weight])

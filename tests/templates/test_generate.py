@@ -11,7 +11,7 @@ from formulations.instance import Instance
 from formulations.node_sharing import NodeSplit
 from formulations.units import seconds
 from solver.fleets.designs import TemplatesDocument, templates_document
-from solver.graph.gpu_graph import Counts
+from solver.graph.pipelines import Counts
 from solver.interrupt import Stop
 from solver.result import Status
 from solver.study.store import StudyError, open_study

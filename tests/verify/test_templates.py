@@ -11,7 +11,7 @@ from solver.fleet_document import FleetDocument, TemplateClaims
 from solver.fleets.designs import templates_document
 from solver.fleets.fleet import next_fleet, start_fleet
 from solver.fleets.recovery import Horizon
-from solver.graph.gpu_graph import Counts
+from solver.graph.pipelines import Counts
 from solver.interrupt import Deadline
 from solver.templates.generate import TemplateGenerator, TemplateOptions
 from solver.verify import Effort, verify_fleet
