@@ -187,7 +187,7 @@ def device_edges(costs: LeastChunks, k: int, cutoff: int, max_edges: int) -> Dev
     edges = DeviceEdges(
         source=source,
         target=arcs.target[arc] * costs.size + first + sizes.sum(axis=0),
-        num_sources=costs.size * (costs.problem.stages[k - 1].num_states if k else 1),
+        num_sources=costs.size * costs.problem.states_before(k),
         num_targets=costs.size * costs.problem.stages[k].num_states,
         arc=arc,
         before=first,

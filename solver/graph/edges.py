@@ -152,48 +152,36 @@ def renumbered(layers: Layers) -> Layers:
     return numbered
 
 
-#: Arcs [A] of a stage that may run the same layers [start, end), [M].
-_Runs = tuple[Array, Array, Array]
+def _from_start(problem: SplitProblem, cutoff: int) -> tuple[list[tuple[Array, ...]], Mask]:
+    """Edges of ways from no layers on whose devices alone are not busy until the cutoff.
 
-
-def _runs(problem: SplitProblem, stage: int, cutoff: int) -> list[_Runs]:
-    """What the arcs of a stage may run with no device alone busy until the cutoff."""
-    arcs = problem.stages[stage]
-    alike_arcs: dict[tuple[int, bytes], list[int]] = {}
-    for x, allowed in enumerate(arcs.allowed):
-        alike_arcs.setdefault((id(allowed), arcs.column[x].tobytes()), []).append(x)
-    runs_of = []
-    for alike in alike_arcs.values():
-        fits = arcs.allowed[alike[0]]
-        column = arcs.column[alike[0]].tolist()
-        for j, m in set(zip(column, problem.micro_batches, strict=True)):
-            fits = fits & (m * problem.work[j] < cutoff)
-        start, end = np.nonzero(fits)
-        runs_of.append((np.array(alike), start, end))
-    return runs_of
-
-
-def _forward(problem: SplitProblem, runs: Sequence[list[_Runs]]) -> list[Mask]:
-    """P + 1 times [states, n] nodes that runs lead to from no layers."""
-    size = problem.num_layers + 1
-    nothing = np.zeros((int(problem.stages[0].source.max()) + 1, size), dtype=np.bool_)
-    nothing[:, 0] = True
-    reached = [nothing]
-    for arcs, stage_runs in zip(problem.stages, runs, strict=True):
-        before, after = reached[-1], np.zeros((arcs.num_states, size), dtype=np.bool_)
-        for alike, start, end in stage_runs:
-            arc, run = np.nonzero(before[arcs.source[alike]][:, start])
+    Per stage arc, start and end [M], and [states, n] where the last of them lead to.
+    """
+    stages, size = list[tuple[Array, ...]](), problem.num_layers + 1
+    reached = np.zeros((1, size), dtype=np.bool_)
+    reached[:, 0] = True
+    for arcs in problem.stages:
+        alike_arcs: dict[tuple[int, bytes], list[int]] = {}
+        for x, allowed in enumerate(arcs.allowed):
+            alike_arcs.setdefault((id(allowed), arcs.column[x].tobytes()), []).append(x)
+        edges, after = [], np.zeros((arcs.num_states, size), dtype=np.bool_)
+        for alike in map(np.array, alike_arcs.values()):
+            fits = arcs.allowed[alike[0]]
+            column = arcs.column[alike[0]].tolist()
+            for j, m in set(zip(column, problem.micro_batches, strict=True)):
+                fits = fits & (m * problem.work[j] < cutoff)
+            start, end = np.nonzero(fits)
+            arc, run = np.nonzero(reached[arcs.source[alike]][:, start])
             after[arcs.target[alike[arc]], end[run]] = True
-        reached.append(after)
-    return reached
+            edges.append((alike[arc], start[run], end[run]))
+        stages.append(tuple(map(np.concatenate, zip(*edges, strict=True))))
+        reached = after
+    return stages, reached
 
 
 def has_split(problem: SplitProblem) -> bool:
     """Whether any split fits."""
-    if not problem.stages:
-        return False
-    runs = [_runs(problem, k, int(INFINITY)) for k in range(problem.num_stages)]
-    return bool(_forward(problem, runs)[-1][:, -1].any())
+    return bool(problem.stages and _from_start(problem, int(INFINITY))[1][:, -1].any())
 
 
 def build_layers(problem: SplitProblem, cutoff: int) -> Layers:
@@ -201,24 +189,18 @@ def build_layers(problem: SplitProblem, cutoff: int) -> Layers:
 
     Those alone, that is: a device must not be busy until the cutoff.
     """
-    p = problem.num_stages
-    runs = [_runs(problem, k, cutoff) for k in range(p)]
-    before = _forward(problem, runs)
-    after = np.zeros_like(before[-1])
-    after[:, -1] = True
+    stages, reached = _from_start(problem, cutoff)
+    useful = np.zeros_like(reached)
+    useful[:, -1] = True
     layers = []
-    for k in reversed(range(p)):
+    for k, (arc, start, end) in reversed([*enumerate(stages)]):
         arcs = problem.stages[k]
-        rows, leads = [], np.zeros_like(before[k])
-        for alike, start, end in runs[k]:
-            source, target = arcs.source[alike], arcs.target[alike]
-            arc, run = np.nonzero(before[k][source][:, start] & after[target][:, end])
-            leads[source[arc], start[run]] = True
-            rows.append((alike[arc], start[run], end[run]))
-        arc, start, end = map(np.concatenate, zip(*rows, strict=True))
+        leads = useful[arcs.target[arc], end]
+        arc, start, end = arc[leads], start[leads], end[leads]
+        useful = np.zeros((problem.states_before(k), problem.num_layers + 1), dtype=np.bool_)
+        useful[arcs.source[arc], start] = True
         order = np.lexsort((arc, end, start, arcs.source[arc]))
         layers.append(edges_of(problem, k, arc[order], start[order], end[order]))
-        after = leads
     return layers[::-1]
 
 
@@ -275,7 +257,7 @@ def edges_of(problem: SplitProblem, stage: int, arc: Array, start: Array, end: A
         term=bottlenecks(problem, stage, ahead, behind, weight),
         tail=tail + arcs.embedding[arc] * problem.tied,
         weight=weight,
-        num_sources=size * (problem.stages[stage - 1].num_states if stage else 1),
+        num_sources=size * problem.states_before(stage),
         num_targets=size * arcs.num_states,
     )
 

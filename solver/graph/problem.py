@@ -235,6 +235,10 @@ class SplitProblem:
         """Number of lanes R."""
         return len(self.micro_batches)
 
+    def states_before(self, stage: int) -> int:
+        """Number of states before a stage."""
+        return self.stages[stage - 1].num_states if stage else 1
+
     def left(self, stage: int) -> list[Array]:
         """Per latency path of a stage [3, R, 1] operations of each kind beside the latency."""
         m = np.array(self.micro_batches, dtype=np.int64)
