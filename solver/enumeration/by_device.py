@@ -3,9 +3,7 @@
 Branch and bound on the graph of devices (`solver.graph.devices`): what paths of the operation
 graph leave below a cutoff is halved, and each half thinned again, until few plans are left, which
 are simulated. Paths: the families that hold for every schedule, and the critical paths of plans
-that were simulated on the way, one for every half. Cutoffs grow from the bound that thinning alone
-shows, each half the way to the best plan (iterative deepening, Korf 1985): a complete search below
-one of them is a bound, and there are far fewer halves below a low one.
+that were simulated on the way, one for every half.
 
 Thinning and halving lose no plan below the cutoff, and plans are simulated with all their costs.
 """
@@ -36,9 +34,7 @@ MOST_LEARNED = 64
 HARVEST = 3
 #: Halves that are worth asking whether to stop.
 HALVES_PER_STOP = 4
-#: Halves of a first search below the best plan.
-FIRST_HALVES = 32
-#: A bound is found by thinning to this part of the cutoff; from there on only the cutoff is tried.
+#: A bound is found by thinning to this part of the cutoff.
 RESOLUTION = 400
 
 
@@ -94,19 +90,11 @@ class _Search:
         return below(self.best_time, self.gap)
 
     def run(self, layers: DeviceLayers) -> ConfigAnswer:
-        """First below the best plan; if that takes long, below cutoffs that grow."""
+        """Bounded by thinning alone; then all plans, as long as there is time."""
         root = self.thinned(layers, self.target)
-        if root is None or self.search(root, self.target, FIRST_HALVES):
+        low = self.target if root is None else self.thinning_bound(root)
+        if root is None or self.search(root):
             return self.answer(self.target, True)
-        low = self.thinning_bound(root)
-        while not self.stop():
-            rest = self.target - low
-            trial = self.target if rest * RESOLUTION < self.target else self.target - rest // 2
-            if not self.search(root, trial, None):
-                break
-            low = min(trial, self.target)
-            if low == self.target:
-                return self.answer(low, True)
         return self.answer(low, False)
 
     def answer(self, bound_ns: int, complete: bool) -> ConfigAnswer:
@@ -131,14 +119,14 @@ class _Search:
         paths = self.known
         return self.graph.thinned(layers, paths[:, :-1], paths[:, -1], cutoff)
 
-    def search(self, root: DeviceLayers, cutoff: int, max_halves: int | None) -> bool:
-        """Whether all plans below the cutoff were looked at, within so many halves."""
+    def search(self, root: DeviceLayers) -> bool:
+        """Whether all plans below the target were looked at."""
         stack, halves = [root], 0
         while stack:
-            if halves == max_halves or (halves % HALVES_PER_STOP == 0 and self.stop()):
+            if halves % HALVES_PER_STOP == 0 and self.stop():
                 return False
             halves += 1
-            layers = self.thinned(stack.pop(), min(cutoff, self.target))
+            layers = self.thinned(stack.pop(), self.target)
             if layers is None:
                 continue
             few = self.graph.count(layers) <= FEW

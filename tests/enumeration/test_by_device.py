@@ -35,7 +35,6 @@ def test_bounds_of_searches_cut_short_are_below_the_optimum(
 ) -> None:
     """However early they stop, with single plans simulated; complete ones find the optimum."""
     monkeypatch.setattr(by_device, "FEW", 1)
-    monkeypatch.setattr(by_device, "FIRST_HALVES", 1)
     monkeypatch.setattr(by_device, "HALVES_PER_STOP", 1)
     for seed in seeds:
         best = random_optimum_ns(seed, zones, "interleaved")
@@ -55,7 +54,6 @@ def test_bounds_of_searches_cut_short_are_below_the_optimum(
 def test_work_is_the_recorded_one(monkeypatch: pytest.MonkeyPatch) -> Cases:
     """Bounds when stopped, plans and questions until it is done; also of stages by place."""
     monkeypatch.setattr(by_device, "FEW", 4)
-    monkeypatch.setattr(by_device, "FIRST_HALVES", 4)
     for name, costs in list((drawn_tables() | staged_tables()).items())[::4]:
         if costs.config.vpp == 1 and costs.by_place is None:
             continue
