@@ -18,7 +18,6 @@ have with t places by class, G_0(0) = 0 and G_l(t) = max over counts c of G_{l-1
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from math import prod
 
@@ -34,56 +33,18 @@ from solver.graph.problem import Array, Intervals, Mask, Numbers, SplitProblem
 Counts = tuple[int, ...]  #: places of one lane by class
 
 
-@dataclass(frozen=True)
-class LanePlaces:
-    """Places of `number` lanes, each of `width` replicas and as many places as `stages`.
+def lane_counts(
+    stages: int, lanes: int, there: Counts, parted: Sequence[Sequence[int]]
+) -> Iterator[Counts]:
+    """All ways to divide the places of one lane among the classes, which have so many.
 
-    classes: node groups, the first of them the fastest; there: places of each in the configuration.
-    parted: those of every zone, where lanes have equally many of its places, as no stage spans two.
+    parted: classes of every zone where no stage spans two: lanes have equally many of its places.
     """
-
-    number: int
-    width: int
-    stages: int
-    classes: tuple[int, ...]
-    there: Counts
-    parted: tuple[tuple[int, ...], ...] = ()
-
-    def counts(self) -> Iterator[Counts]:
-        """All ways to divide the places of one lane among the classes."""
-        for counts in _divided(self.stages, self.there):
-            if all(
-                self.number * sum(counts[i] for i in zone) == sum(self.there[i] for i in zone)
-                for zone in self.parted
-            ):
-                yield counts
-
-    def num_edges(self, num_layers: int) -> int:
-        """About how many edges the ways on all counts have.
-
-        Those of a lane with the counts of the mean lane, times the ways to divide its places; runs
-        of layers are taken to be up to twice as long as they would be if all stages were alike.
-        """
-        p, size = self.stages, num_layers
-        states = prod(min(p, n // self.number) + 1 for n in self.there[:-1]) * len(self.classes)
-        return sum(1 for _ in self.counts()) * p * states * size * min(size, 2 * size // p)
-
-
-def lane_places(intervals: Intervals, placer: Placer, split: bool) -> LanePlaces:
-    """The places of a configuration; split: no stage spans zones."""
-    tables, classes = intervals.tables, classes_of(intervals)
-    config, width = tables.config, lane_width(tables)
-    zones = [placer.zones.zone_of_group[j] for j in classes] * split
-    return LanePlaces(
-        number=config.dp // width,
-        width=width,
-        stages=config.pp,
-        classes=tuple(classes),
-        there=tuple(config.nodes_used[j] * tables.slots_per_node[j] // width for j in classes),
-        parted=tuple(
-            tuple(i for i, home in enumerate(zones) if home == zone) for zone in sorted(set(zones))
-        ),
-    )
+    for counts in _divided(stages, there):
+        if all(
+            lanes * sum(counts[i] for i in zone) == sum(there[i] for i in zone) for zone in parted
+        ):
+            yield counts
 
 
 def _divided(total: int, places: Sequence[int]) -> Iterator[Counts]:
@@ -100,14 +61,15 @@ def _divided(total: int, places: Sequence[int]) -> Iterator[Counts]:
 NEVER = -(1 << 40)
 
 
-def grids(shares: Mapping[Counts, Array], lanes: int, places: Sequence[int]) -> list[Array]:
+def grids(shares: Mapping[Counts, int | Array], lanes: int, places: Sequence[int]) -> list[Array]:
     """Most micro-batches of 0, 1, .. lanes: [places + 1 of every class but the last, A].
 
     The last class has what is left: a lane has p places. Below 0: the places cannot be dealt so.
+    Of single shares without the last axis.
     """
-    size = len(next(iter(shares.values())))
-    share_of = [(c[:-1], np.where(share > 0, share, NEVER)) for c, share in shares.items()]
-    grid = np.full((*(n + 1 for n in places[:-1]), size), NEVER)
+    size = np.asarray(next(iter(shares.values()))).shape
+    share_of = [(c[:-1], np.where(np.greater(m, 0), m, NEVER)) for c, m in shares.items()]
+    grid = np.full((*(n + 1 for n in places[:-1]), *size), NEVER)
     grid[(0,) * (len(places) - 1)] = 0
     tables = [grid]
     for _ in range(lanes):
@@ -115,15 +77,14 @@ def grids(shares: Mapping[Counts, Array], lanes: int, places: Sequence[int]) -> 
         for counts, share in share_of:
             to = tuple(slice(c, None) for c in counts)
             since = tuple(slice(0, n + 1 - c) for c, n in zip(counts, places, strict=False))
-            np.maximum(more[to], tables[-1][since] + share, out=more[to])
+            more[to] = np.maximum(more[to], tables[-1][since] + share)
         tables.append(more)
     return tables
 
 
-def together(shares: Mapping[Counts, Array], lanes: int, places: Sequence[int]) -> Array:
+def together(shares: Mapping[Counts, int | Array], lanes: int, places: Sequence[int]) -> Array:
     """[A] most micro-batches of all lanes with all places."""
-    micro_batches: Array = grids(shares, lanes, places)[-1][tuple(places[:-1])]
-    return micro_batches
+    return np.asarray(grids(shares, lanes, places)[-1][tuple(places[:-1])])
 
 
 def needed(
@@ -136,8 +97,7 @@ def needed(
     """
     if not shares:
         return {}
-    grid = grids({c: np.array([s]) for c, s in shares.items()}, lanes - 1, places)[-1][..., 0]
-    least_share = {}
+    grid, least_share = grids(shares, lanes - 1, places)[-1], dict[Counts, int]()
     for counts, share in shares.items():
         places_left = tuple(n - c for n, c in zip(places[:-1], counts, strict=False))
         if min(places_left, default=0) >= 0:
@@ -149,8 +109,7 @@ def needed(
 
 def dealt(shares: Mapping[Counts, int], lanes: int, places: Sequence[int]) -> list[Counts]:
     """Counts of every lane that together can have the most, where all places can be dealt."""
-    arrays = {counts: np.array([share]) for counts, share in shares.items()}
-    tables = [grid[..., 0] for grid in grids(arrays, lanes, places)]
+    tables = grids(shares, lanes, places)
     places_left, chosen = tuple(places[:-1]), []
     for before, now in zip(reversed(tables[:-1]), reversed(tables[1:]), strict=True):
         for counts, share in shares.items():
@@ -169,31 +128,57 @@ Hosts = tuple[int, ...] | None  #: the classes that a stage stands on; None whil
 
 
 class Lane:
-    """Any lane of a configuration whose places are dealt out as `places` says; J classes."""
+    """Any lane of a configuration; split: no stage spans zones.
 
-    def __init__(
-        self, intervals: Intervals, placer: Placer, places: LanePlaces, split: bool
-    ) -> None:
-        self.intervals, self.placer, self.places = intervals, placer, places
-        self.tables, self.classes = intervals.tables, places.classes
-        flows = self.tables.config.dp if split else places.width
+    number: of lanes, each of `width` replicas. classes: [J] node groups, the first of them the
+    fastest; there: places of each in the configuration.
+    """
+
+    def __init__(self, intervals: Intervals, placer: Placer, split: bool) -> None:
+        self.intervals, self.placer, self.tables = intervals, placer, intervals.tables
+        config, self.classes = self.tables.config, classes_of(intervals)
+        self.width = lane_width(self.tables)
+        self.number = config.dp // self.width
+        sizes = zip(config.nodes_used, self.tables.slots_per_node, strict=True)
+        places = [nodes * slots // self.width for nodes, slots in sizes]
+        self.there: Counts = tuple(places[j] for j in self.classes)
+        zones = [placer.zones.zone_of_group[j] for j in self.classes] * split
+        self._parted = [
+            [i for i, home in enumerate(zones) if home == zone] for zone in sorted(set(zones))
+        ]
+        flows = config.dp if split else self.width
         self.costs = ClassGraph(intervals, placer, self.classes, flows)
         self._steps: dict[Counts, list[list[Step]]] = {}
         self._tails: dict[tuple[int, ...], Tail] = {}
+
+    def counts(self) -> Iterator[Counts]:
+        """All ways to divide the places of one lane among the classes."""
+        return lane_counts(self.tables.config.pp, self.number, self.there, self._parted)
+
+    @property
+    def num_edges(self) -> int:
+        """About how many edges the ways on all counts have.
+
+        Those of a lane with the counts of the mean lane, times the ways to divide its places; runs
+        of layers are taken to be up to twice as long as they would be if all stages were alike.
+        """
+        p, size = self.tables.config.pp, self.tables.num_layers
+        states = prod(min(p, n // self.number) + 1 for n in self.there[:-1]) * len(self.classes)
+        return sum(1 for _ in self.counts()) * p * states * size * min(size, 2 * size // p)
 
     @cached_property
     def exact(self) -> bool:
         """Whether the ways are node orders, with their own costs."""
         config, sizes = self.tables.config, self.tables.slots_per_node
         used = config.groups_used
-        single_places = all(sizes[j] == self.places.width for j in used)
+        single_places = all(sizes[j] == self.width for j in used)
         alike = len(self.tables.tensors) == 1
         return single_places and alike and not self.tables.instance.cluster.has_zones
 
     @cached_property
     def room(self) -> Array:
         """[J, n, n] micro-batches in flight that have room."""
-        room: Array = self.intervals.room[list(self.classes)]
+        room: Array = self.intervals.room[self.classes]
         return room
 
     @cached_property
@@ -218,7 +203,7 @@ class Lane:
 
     def least_ns(self, total: int) -> int:
         """A step time that no plan is below whose lanes have `total` micro-batches, by `most`."""
-        return int(total / float(np.array(self.places.there) @ self._speeds) * (1 - MARGIN))
+        return int(total / float(np.array(self.there) @ self._speeds) * (1 - MARGIN))
 
     def _steps_of(self, counts: Counts) -> list[list[Step]]:
         """Steps of a lane with exactly these counts."""
@@ -251,7 +236,7 @@ class Lane:
             if self.exact:
                 # Nodes of each class; of them all, if they are more than lanes.
                 groups = [self.classes[j] for j in hosts]
-                groups += groups[:1] * (self.places.number - len(groups))
+                groups += groups[:1] * (self.number - len(groups))
                 nodes = [self.placer.terms(j, 0) for j in groups]
                 sync, latency, gather, gather_latency = self.placer.stage(0, nodes, groups)
                 # Nodes that are one place send equally much from any place of a stage.

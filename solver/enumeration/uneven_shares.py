@@ -35,7 +35,7 @@ from formulations.costs.placement import Placer
 from formulations.costs.plan_costs import split_costs
 from formulations.decisions import Decisions
 from formulations.units import ceil_div
-from solver.bounds.lanes import Counts, Hosts, Lane, dealt, lane_places, needed, together
+from solver.bounds.lanes import Counts, Hosts, Lane, dealt, needed, together
 from solver.bounds.largest_share import shared_out
 from solver.enumeration.engine import ConfigAnswer, solve_split
 from solver.enumeration.enumerate import below
@@ -71,17 +71,16 @@ class Uneven:
 
     def __init__(self, intervals: Intervals, placer: Placer, split: bool = False) -> None:
         self.tables, self.placer, self.allowed = intervals.tables, placer, intervals.allowed
-        self.places = lane_places(intervals, placer, split)
-        self.lane = Lane(intervals, placer, self.places, split)
-        self.total = ceil_div(self.tables.num_micro_batches, self.places.width)
+        self.lane = Lane(intervals, placer, split)
+        self.total = ceil_div(self.tables.num_micro_batches, self.lane.width)
         self.most = min(self.total, self.tables.num_micro_batches - self.tables.config.dp + 1)
-        self.possible = self.places.num_edges(self.tables.num_layers) <= MOST_EDGES
+        self.possible = self.lane.num_edges <= MOST_EDGES
         #: Whether all that these bounds leave can be told apart, see `uneven_search`.
         self.exact = self.possible and self.lane.exact
 
     def everything(self, cutoff: int) -> Remaining:
         """All plans below the cutoff, as far as the work of a lane tells."""
-        largest = {c: min(self.most, self.lane.most(c, cutoff)) for c in self.places.counts()}
+        largest = {c: min(self.most, self.lane.most(c, cutoff)) for c in self.lane.counts()}
         least_shares, pp = self._needed(largest), self.tables.config.pp
         largest = {c: largest[c] for c in least_shares}
         return Remaining((self.allowed,) * pp, (None,) * pp, least_shares, largest)
@@ -115,7 +114,7 @@ class Uneven:
 
     def _needed(self, largest: Mapping[Counts, int]) -> dict[Counts, int]:
         """Least shares of lanes with these largest shares; none if these are too small."""
-        return needed(largest, self.places.number, self.places.there, self.total)
+        return needed(largest, self.lane.number, self.lane.there, self.total)
 
     def _runs(
         self, remaining: Remaining, cutoff: int, stop: Stop
@@ -127,7 +126,7 @@ class Uneven:
         runs: dict[Counts, list[Array]] = {}
         largest, least_shares = dict(remaining.largest), remaining.needed
         # First the counts that are near those of the mean lane.
-        mean = np.array(self.places.there) / self.places.number
+        mean = np.array(self.lane.there) / self.lane.number
         distance = {c: float(np.abs(np.array(c) - mean).sum()) for c in remaining.needed}
         for counts in sorted(remaining.needed, key=distance.__getitem__):
             if stop():
@@ -156,7 +155,7 @@ class Uneven:
             return possible
         start, end = np.nonzero(mask & np.any([run > 0 for run in runs.values()], axis=0))
         shares = {c: run[start, end] for c, run in runs.items()}
-        number, places = self.places.number, self.places.there
+        number, places = self.lane.number, self.lane.there
         if not len(start):
             return possible
         if number * len(shares) * prod(n + 1 for n in places[:-1]) * len(start) <= MOST_ADDITIONS:
@@ -262,7 +261,7 @@ def _parts(remaining: Remaining) -> Iterator[Remaining]:
 
 def _hosted(lanes: Uneven, remaining: Remaining, order: tuple[int, ...]) -> Iterator[Remaining]:
     """One for every choice of classes of an undecided stage, of several in the dealing if any."""
-    number, classes = lanes.places.number, range(len(lanes.places.classes))
+    number, classes = lanes.lane.number, range(len(lanes.lane.classes))
     undecided = [k for k, hosts in enumerate(remaining.hosts) if hosts is None]
     mixed = [k for k in undecided if len(set(order[k * number : (k + 1) * number])) > 1]
     k = (mixed or undecided)[0]
@@ -288,16 +287,15 @@ def _dealing(lanes: Uneven, remaining: Remaining, cutoff: int) -> tuple[Decision
                 ways[counts] = share, problem.order(arcs.tolist())
                 break
     shares = {counts: share for counts, (share, _) in ways.items()}
-    number, there = lanes.places.number, lanes.places.there
-    arrays = {counts: np.array([share]) for counts, share in shares.items()}
-    if not arrays or together(arrays, number, there)[0] < lanes.total:
+    number, there = lanes.lane.number, lanes.lane.there
+    if not shares or together(shares, number, there) < lanes.total:
         return None
     chosen = [ways[counts] for counts in dealt(shares, number, there)]
     order = tuple(
         group for stage in zip(*(groups for _, groups in chosen), strict=True) for group in stage
     )
     split = (0, *(int(np.argwhere(mask)[0, 1]) for mask in remaining.layers))
-    each = [share for share, _ in chosen for _ in range(lanes.places.width)]
+    each = [share for share, _ in chosen for _ in range(lanes.lane.width)]
     # Shares that add up to all micro-batches: the largest ones less by what is over.
     for _ in range(sum(each) - lanes.tables.num_micro_batches):
         each[each.index(max(each))] -= 1

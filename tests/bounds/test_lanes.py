@@ -39,9 +39,12 @@ def test_a_lane_has_to_do_what_the_others_cannot() -> None:
     """
     assert lanes.needed(SHARES, 3, (4, 5), 15) == {(1, 2): 4, (2, 1): 5}
     assert lanes.needed({}, 3, (4, 5), 15) == {}
+    # One class: the other lane has its 4 of 7.
+    assert lanes.needed({(3,): 4}, 2, (6,), 7) == {(3,): 3}
+    assert lanes.dealt({(3,): 4}, 2, (6,)) == [(3,), (3,)]
     assert lanes.together({(1, 0): np.array([4])}, 2, (3, 0))[0] < 0  # two places are not three
-    zoned = lanes.LanePlaces(2, 1, 3, (0, 1), (4, 2), parted=((0,), (1,)))
-    assert list(zoned.counts()) == [(2, 1)]  # two lanes have equally many of each zone
+    zoned = lanes.lane_counts(3, 2, (4, 2), ((0,), (1,)))
+    assert list(zoned) == [(2, 1)]  # two lanes have equally many of each zone
 
 
 @recorded("lanes")
@@ -55,15 +58,14 @@ def test_lanes_are_the_recorded_ones() -> Cases:
         split = StageZones(placer).split_by(below_ns)
         if below_ns == 0 and not split:
             continue
-        places = lanes.lane_places(intervals, placer, split)
-        lane = lanes.Lane(intervals, placer, places, split)
-        counts, pp = list(places.counts()), costs.config.pp
+        lane = lanes.Lane(intervals, placer, split)
+        counts, pp = list(lane.counts()), costs.config.pp
         most = [lane.most(each, cutoff) for each in counts]
-        hosts = tuple(range(len(places.classes)))[:2]
+        hosts = tuple(range(len(lane.classes)))[:2]
         layers, last = (intervals.allowed,) * pp, counts[-1:]
         problems = [
             figures(lane.problem(c, layers, (on,) * pp, 2)) for on in (None, hosts) for c in last
         ]
-        work = [most, lane.least_ns(7), lane.exact, places.num_edges(costs.num_layers)]
-        told = [places.there, work, digest(summary([places, lane.room])), problems]
+        work = [most, lane.least_ns(7), lane.exact, lane.num_edges]
+        told = [lane.there, work, digest(summary([counts, lane.room])), problems]
         yield f"{name}{', split' * (below_ns == 0)}", told
