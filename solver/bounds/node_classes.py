@@ -20,7 +20,7 @@ from formulations.costs.intervals import interval_sums
 from formulations.costs.placement import NodeTerms, Placer, SyncPhase
 from formulations.costs.transfers import ZoneTerms
 from formulations.units import ceil_div
-from solver.graph.placements import allowed_layers, group_columns
+from solver.graph.placements import allowed_layers, group_columns, problem_of
 from solver.graph.problem import Arcs, Array, Intervals, Mask, Move, SplitProblem, walk
 
 
@@ -274,16 +274,5 @@ class ClassGraph:
                     begins=tuple((self.groups[j],) for j in now.tolist()),
                 )
             )
-        forward, backward, weight = self._columns.times()
-        return SplitProblem(
-            schedule=self.tables.config.schedule,
-            blocking=self.tables.instance.search.blocking_sends,
-            tied=self.tables.tied,
-            stages=tuple(arcs),
-            micro_batches=(share,),
-            forward=forward,
-            backward=backward,
-            weight=weight,
-            sync=np.stack([tail.sync for tail in tails]),
-            finish=np.stack([tail.finish for tail in tails]),
-        )
+        sync, finish = [tail.sync for tail in tails], [tail.finish for tail in tails]
+        return problem_of(self.tables, self._columns, arcs, (share,), sync, finish)

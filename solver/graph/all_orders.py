@@ -15,7 +15,7 @@ from formulations.costs.intervals import interval_sums
 from formulations.costs.placement import Placer
 from formulations.costs.tables import CostTables
 from formulations.space.slots import limits_orders, may_follow
-from solver.graph.placements import StageZones, allowed_layers, finish_ns, group_columns
+from solver.graph.placements import StageZones, allowed_layers, finish_ns, group_columns, problem_of
 from solver.graph.problem import Arcs, Array, Intervals, Mask, Move, SplitProblem, by_message, walk
 
 #: With more arcs times lanes than these, a free order is not worth its tables.
@@ -250,31 +250,18 @@ def order_graph(
     first ones do: `DeviceGraph` sees to that.
     """
     tables = intervals.tables
-    config = tables.config
     build = _FreeOrder(intervals, placer, share, split)
     steps = build.steps()
     if steps is None:
         return None
-    virtual = steps * config.vpp if all(steps) else []
+    virtual = steps * tables.config.vpp if all(steps) else []
     stages = [build.stage(s, stage_steps) for s, stage_steps in enumerate(virtual)]
     alike = all(arcs.alike for arcs in stages)
     if alike:  # then the first lane stands for all
         names = ("column", "send", "send_back")
         first = ({name: getattr(arcs, name)[:, :1] for name in names} for arcs in stages)
         stages = [replace(arcs, **lane) for arcs, lane in zip(stages, first, strict=True)]
-    none = np.zeros_like(intervals.forward[:1])
-    forward, backward, weight = build.columns.times()
-    return SplitProblem(
-        schedule=config.schedule,
-        blocking=tables.instance.search.blocking_sends,
-        tied=tables.tied,
-        stages=tuple(stages),
-        micro_batches=(share,) * (1 if alike else len(build.lanes)),
-        forward=forward,
-        backward=backward,
-        sync=np.stack(build.sync or [none[0]]),
-        finish=np.stack(build.finish or [none[0]]),
-        chunks=config.vpp,
-        group=config.microbatch_group,
-        weight=weight,
-    )
+    shares = (share,) * (1 if alike else len(build.lanes))
+    none = [np.zeros_like(intervals.forward[0])]
+    sync, finish = build.sync or none, build.finish or none
+    return problem_of(tables, build.columns, stages, shares, sync, finish)

@@ -86,22 +86,19 @@ class LeastChunks:
 
         W where none has. No plan with such chunks takes one before it.
         """
-        tables, needs = self.intervals.tables, dict[int, Array]()
+        tables, first_ways = self.intervals.tables, list[Array]()
         stages = np.arange(k, self.p * self.v, self.p)[:, None]
         fullest = held(self.problem.schedule, self.p, k, self.share, self.v, self.problem.group)
         in_flight = np.array(fullest)[:, :-1]
-        for memory in {id(memory): memory for memory in tables.memory}.values():
-            # [W, N] bytes that the device needs at least.
+        for memory, capacity in zip(tables.memory, tables.capacity_bytes.tolist(), strict=True):
+            # [W, N] whether there is room for what the device needs at least.
             static, kept = self._memory(memory)
             stays = static[stages, sizes].sum(axis=0) + memory.fixed_bytes
             peaks = []
             for activation, workspace in kept:
                 in_passes = (in_flight @ activation[stages, sizes]).max(axis=0)
                 peaks.append(in_passes + workspace[stages, sizes].max(axis=0))
-            needs[id(memory)] = stays + np.stack(peaks)
-        first_ways = []
-        for memory, capacity in zip(tables.memory, tables.capacity_bytes.tolist(), strict=True):
-            room = needs[id(memory)] <= capacity
+            room = stays + np.stack(peaks) <= capacity
             first_ways.append(np.where(room.any(axis=0), room.argmax(axis=0), len(room)))
         return np.stack(first_ways)
 

@@ -15,6 +15,7 @@ import numpy as np
 from formulations.costs.intervals import interval_sums
 from formulations.costs.placement import PlacementCosts, Placer
 from formulations.costs.stage_costs import NEVER
+from formulations.costs.tables import CostTables
 from formulations.costs.transfers import Pair, ZoneRing, neighbours
 from formulations.schedules.registry import SCHEDULES
 from solver.graph.problem import Arcs, Array, ChunkMemory, Intervals, Mask, SplitProblem, by_message
@@ -180,6 +181,35 @@ def group_columns(intervals: Intervals, groups: Sequence[int] | None = None) -> 
     return Columns(forward, backward, weight, extra if stages.has_choice else None)
 
 
+def problem_of(
+    tables: CostTables,
+    columns: Columns,
+    stages: Sequence[Arcs],
+    shares: Sequence[int],
+    sync: Sequence[Array],
+    finish: Sequence[Array],
+    memory: ChunkMemory | None = None,
+) -> SplitProblem:
+    """The problem of a configuration with these arcs, and rows of sync and finish [n, n]."""
+    forward, backward, weight = columns.times()
+    config = tables.config
+    return SplitProblem(
+        schedule=config.schedule,
+        blocking=tables.instance.search.blocking_sends,
+        tied=tables.tied,
+        stages=tuple(stages),
+        micro_batches=tuple(shares),
+        forward=forward,
+        backward=backward,
+        sync=np.stack(sync),
+        finish=np.stack(finish),
+        chunks=config.vpp,
+        group=config.microbatch_group,
+        weight=weight,
+        memory=memory,
+    )
+
+
 def chunk_memory(intervals: Intervals, groups: Array, shares: Sequence[int]) -> ChunkMemory | None:
     """Memory of devices on these groups [p, R]; None with one chunk per device."""
     return None if intervals.tables.config.vpp == 1 else ChunkMemory(intervals, groups, shares[0])
@@ -224,20 +254,7 @@ def fixed_order(
         for k in range(config.num_stages)
     ]
     latency = placement.sync_latency_ns[device] * once
-    forward, backward, weight = columns.times()
+    sync = interval_sums(placement.sync_ns)[device] + latency[:, None, None]
     groups_of = np.array([replicas.groups for replicas in classes]).T
-    return SplitProblem(
-        schedule=config.schedule,
-        blocking=tables.instance.search.blocking_sends,
-        tied=tables.tied,
-        stages=tuple(stages),
-        micro_batches=tuple(shares),
-        forward=forward,
-        backward=backward,
-        sync=interval_sums(placement.sync_ns)[device] + latency[:, None, None],
-        finish=np.stack(finish),
-        chunks=config.vpp,
-        group=config.microbatch_group,
-        weight=weight,
-        memory=chunk_memory(intervals, groups_of, shares),
-    )
+    memory = chunk_memory(intervals, groups_of, shares)
+    return problem_of(tables, columns, stages, shares, sync, finish, memory)

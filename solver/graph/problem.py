@@ -270,20 +270,12 @@ class ChunkMemory:
     groups: Array
     share: int
 
-    @cached_property
-    def _kinds(self) -> list[list[int]]:
-        """Per device its groups; of those whose GPUs hold as much, one of least memory."""
-        capacity, memories = self.intervals.tables.capacity_bytes, self.intervals.tables.memory
-        kinds = list[list[int]]()
-        for row in self.groups.tolist():
-            roomiest_first = sorted(set(row), key=lambda j: -capacity[j])
-            kinds.append([*{id(memories[j]): j for j in roomiest_first}.values()])
-        return kinds
-
     def fits(self, device: int, first: Array, last: Array) -> Mask:
         """[N] whether a device has room for its first chunks of layers [first, last) [c, N]."""
         way_of = self.intervals.stages.way_of_chunks
-        rooms = [way_of(device, j, self.share, first, last)[1] for j in self._kinds[device]]
+        rooms = [
+            way_of(device, j, self.share, first, last)[1] for j in {*self.groups[device].tolist()}
+        ]
         room: Mask = np.all(rooms, axis=0)
         return room
 
