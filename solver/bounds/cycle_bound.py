@@ -47,12 +47,9 @@ from solver.graph.edges import ArrayRecord, Layers, shortest_path, so_far, to_go
 from solver.graph.problem import INFINITY, Array, Mask, SplitProblem, runs
 from solver.interrupt import Stop
 
-#: Classes at first, and how often the one of least bound is halved: more if that is as near as this
-#: to the cutoff.
+#: Classes at first, and how often the one of least bound is halved.
 CLASSES = 8
-HALVINGS = 8
-MORE_HALVINGS = 24
-NEAR = 0.02
+HALVINGS = 24
 #: Classes are not made narrower than this part of the cutoff.
 RESOLUTION = 20_000
 #: Labels of a stage compared with another one at most; of a node, one label stands for the rest.
@@ -271,10 +268,8 @@ def by_windows(
         bounded = search.bounded(before + 1, end)
         open_ += [] if bounded is None else [bounded]
     heapify(open_)
-    for halved in range(MORE_HALVINGS if halve else 0):
+    for _ in range(HALVINGS if halve else 0):
         if not open_ or stop() or open_[0].high - open_[0].low < cutoff // RESOLUTION:
-            break
-        if halved >= HALVINGS and open_[0].bound_ns < (1 - NEAR) * cutoff:
             break
         widest = heappop(open_)
         middle = (widest.low + widest.high) // 2

@@ -254,7 +254,7 @@ def fixed_order(
         for k in range(config.num_stages)
     ]
     latency = placement.sync_latency_ns[device] * once
-    sync = interval_sums(placement.sync_ns)[device] + latency[:, None, None]
+    sync = [*interval_sums(placement.sync_ns)[device] + latency[:, None, None]]
     groups_of = np.array([replicas.groups for replicas in classes]).T
     memory = chunk_memory(intervals, groups_of, shares)
     return problem_of(tables, columns, stages, shares, sync, finish, memory)

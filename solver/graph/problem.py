@@ -272,10 +272,8 @@ class ChunkMemory:
 
     def fits(self, device: int, first: Array, last: Array) -> Mask:
         """[N] whether a device has room for its first chunks of layers [first, last) [c, N]."""
-        way_of = self.intervals.stages.way_of_chunks
-        rooms = [
-            way_of(device, j, self.share, first, last)[1] for j in {*self.groups[device].tolist()}
-        ]
+        way_of, groups = self.intervals.stages.way_of_chunks, {*self.groups[device].tolist()}
+        rooms = [way_of(device, j, self.share, first, last)[1] for j in groups]
         room: Mask = np.all(rooms, axis=0)
         return room
 
