@@ -3,9 +3,8 @@
 A descent gives a good split to start from: repeated best single-layer moves on the simulated time.
 """
 
-import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -111,8 +110,6 @@ FIRST_EXTENSIONS = 40
 EDGES_PER_EXTENSION = 50
 #: With a split that is better by this share, edges and bounds are worked out anew.
 BETTER = 1e-3
-#: Growth of the cutoffs with which a problem is solved from below.
-DEEPER = 1.04
 
 
 @dataclass(frozen=True)
@@ -241,28 +238,3 @@ def solve_split(
     if search.best is None:
         return SplitOutcome(None, None, None, bound, complete)
     return SplitOutcome(*search.best, search.best_time, bound, complete)
-
-
-def deepened(
-    problem: SplitProblem,
-    bound_ns: int,
-    cutoff: int,
-    gap: float,
-    stop: Stop,
-    growth: float = DEEPER,
-) -> SplitOutcome:
-    """As `solve_split`, by cutoffs that grow from a bound.
-
-    A high cutoff leaves many edges, so what the bounds do not refute is not solved with it at once.
-    """
-    trial = min(bound_ns, cutoff)
-    outcome = SplitOutcome(None, None, None, trial, trial == cutoff)
-    while outcome.arcs is None and trial < cutoff and not stop():
-        trial = min(cutoff, int(trial * growth) + 1)
-        # The cutoff that `trial` is below by the gap, see `below`.
-        outcome = solve_split(problem, math.ceil(trial / (1 - gap)), gap, stop)
-        if not outcome.complete:
-            break
-    # Stopped between two trials, the last of which is complete: nothing is known from there on.
-    complete = outcome.complete and (outcome.arcs is not None or trial == cutoff)
-    return replace(outcome, bound_ns=max(outcome.bound_ns, bound_ns), complete=complete)

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import count, islice, product
+from math import ceil
 from random import Random
 
 import numpy as np
@@ -16,7 +17,7 @@ from solver.bounds.largest_share import config_bound_ns, largest_share
 from solver.bounds.node_classes import classes_of
 from solver.bounds.surrogate_replica import Relaxation, SurrogateReplica, order_along
 from solver.enumeration.by_device import best_by_device, best_by_stage
-from solver.enumeration.engine import ConfigAnswer, deepened, even_plan, solve_split
+from solver.enumeration.engine import ConfigAnswer, even_plan, solve_split
 from solver.enumeration.enumerate import below
 from solver.enumeration.uneven_shares import Uneven, dealt_from_below
 from solver.graph.all_orders import lane_width, order_graph
@@ -230,7 +231,9 @@ class ByRelaxation:
         problem, cutoff = relaxation.problem, min(relaxation.cutoff, self.target)
         if problem is None or self.bound_ns >= cutoff:
             return None
-        outcome = deepened(problem, self.bound_ns, cutoff, self.gap / 2, self.stop)
+        # The cutoff that is above this one by the gap, see `below`.
+        above = ceil(cutoff / (1 - self.gap / 2))
+        outcome = solve_split(problem, above, self.gap / 2, self.stop)
         self.bound_ns = max(self.bound_ns, min(outcome.bound_ns, cutoff))
         if outcome.arcs is not None:
             self.follow(problem.order(outcome.arcs.tolist()))

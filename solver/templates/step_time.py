@@ -5,19 +5,15 @@ The engine of plans solves it, for pipelines of all numbers of stages together, 
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from formulations.fleet import Template, stage_on
-from solver.enumeration.engine import deepened, solve_split
-from solver.enumeration.enumerate import below
+from solver.enumeration.engine import solve_split
 from solver.graph.edges import has_split
 from solver.graph.pipelines import Counts, FreeDegrees
 from solver.graph.places import PlaceCosts, Places
 from solver.graph.problem import INFINITY
 from solver.interrupt import Stop
-
-#: Growth of the cutoffs: the bound that they start from knows of work alone.
-GROWTH = 1.12
 
 
 @dataclass(frozen=True)
@@ -57,20 +53,12 @@ def best_template(
     problem = graph.problem
     if not has_split(problem):
         return TemplateOutcome(best, value, limit, True)
-    highest = below(limit, gap)
-    outcome = deepened(problem, graph.least_ns(), highest, gap, stop, GROWTH)
-    trial = outcome.bound_ns
-    while outcome.arcs is None and not outcome.complete and trial < highest:
-        # Some pipeline, if there is one, even without any time
-        trial = min(highest, 2 * trial + 1)
-        wider = solve_split(problem, trial, gap, stop)
-        outcome = replace(
-            outcome, arcs=wider.arcs, split=wider.split, step_time_ns=wider.step_time_ns
-        )
+    outcome = solve_split(problem, limit, gap, stop)
+    bound_ns = max(outcome.bound_ns, graph.least_ns())
     if outcome.arcs is not None and outcome.split is not None and outcome.step_time_ns is not None:
         best = graph.template(outcome.arcs.tolist(), outcome.split.tolist())
         value = limit = outcome.step_time_ns
-    return TemplateOutcome(best, value, min(outcome.bound_ns, limit), outcome.complete)
+    return TemplateOutcome(best, value, min(bound_ns, limit), outcome.complete)
 
 
 def alone(
