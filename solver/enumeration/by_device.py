@@ -93,14 +93,9 @@ class _Search:
         """Bounded by thinning alone; then all plans, as long as there is time."""
         root = self.thinned(layers, self.target)
         low = self.target if root is None else self.thinning_bound(root)
-        if root is None or self.search(root):
-            return self.answer(self.target, True)
-        return self.answer(low, False)
-
-    def answer(self, bound_ns: int, complete: bool) -> ConfigAnswer:
-        """What is known."""
+        complete = root is None or self.search(root)
         time_ns = None if self.best is None else self.best_time
-        return ConfigAnswer(self.best, time_ns, complete, bound_ns)
+        return ConfigAnswer(self.best, time_ns, complete, self.target if complete else low)
 
     def thinning_bound(self, root: DeviceLayers) -> int:
         """Below this no plan is left by thinning."""
