@@ -142,6 +142,23 @@ def _listed(names: Iterable[str]) -> str:
     return ", ".join(each if len(each) <= 8 else [*each[:4], "...", *each[-2:]])
 
 
+def _away(document: FleetDocument, lost: Sequence[str], joined: Sequence[str]) -> set[int]:
+    """Numbers of the nodes that are away afterwards; PlanError as `next_fleet`."""
+    names = document.instance.cluster.node_names
+    numbers = {name: n for n, name in enumerate(names)}
+    gone, back = _numbers(numbers, lost, "--lost"), _numbers(numbers, joined, "--joined")
+    away = {numbers[name] for name in document.away}
+    if both := gone & back:
+        raise PlanError("--joined", f"{names[min(both)]} is lost as well", "one of the two")
+    if absent := gone & away:
+        allowed = "nodes that the fleet still has"
+        raise PlanError("--lost", f"{names[min(absent)]} is lost already", allowed)
+    if present := back - away:
+        allowed = f"nodes that are lost: {_listed(document.away) or 'none is'}"
+        raise PlanError("--joined", f"{names[min(present)]} is still there", allowed)
+    return (away | gone) - back
+
+
 def next_fleet(
     document: FleetDocument,
     lost: Sequence[str],
@@ -155,19 +172,7 @@ def next_fleet(
     there to be lost or to join, NoPlanError if no template fits what is left, and NoTimeError.
     """
     instance, designs = document.instance, document.designs
-    names = instance.cluster.node_names
-    numbers = {name: n for n, name in enumerate(names)}
-    gone, back = _numbers(numbers, lost, "--lost"), _numbers(numbers, joined, "--joined")
-    away = {numbers[name] for name in document.away}
-    if both := gone & back:
-        raise PlanError("--joined", f"{names[min(both)]} is lost as well", "one of the two")
-    if absent := gone & away:
-        allowed = "nodes that the fleet still has"
-        raise PlanError("--lost", f"{names[min(absent)]} is lost already", allowed)
-    if present := back - away:
-        allowed = f"nodes that are lost: {_listed(document.away) or 'none is'}"
-        raise PlanError("--joined", f"{names[min(present)]} is still there", allowed)
-    away = (away | gone) - back
+    names, away = instance.cluster.node_names, _away(document, lost, joined)
     ready = (node for node in range(len(names)) if node not in away)
     situation = Situation.of(instance, pipelines_of(document, document.pipelines), ready)
     kinds = kinds_of(instance, designs)
