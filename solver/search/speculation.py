@@ -160,6 +160,13 @@ class Forks(Crew):
         fork.process.terminate()
         fork.process.join()
 
+    def submit(self, position: int, task: Task, best: float | None) -> None:
+        """To one who lives: a task is not to blame for those that died without any."""
+        while not self.idle[0].process.is_alive():
+            self._bury(self.idle.pop(0))
+            self.start()
+        super().submit(position, task, best)
+
     def _ask(self, worker: _Fork, task: Task, best: float | None) -> Connection:
         with suppress(OSError):
             worker.connection.send((task, best))

@@ -133,3 +133,15 @@ def test_a_worker_that_dies_is_replaced(caplog: pytest.LogCaptureFixture) -> Non
         crew.submit(4, 1, None)
         assert replies(crew) == {4: 2.0}
     assert "a worker was lost" in caplog.text
+
+
+def test_bug_tasks_were_to_blame_for_workers_that_died_idle() -> None:
+    """After MOST_LOST of them a configuration would stay open that nobody had looked at."""
+    crew: Any = Forks(speculation.MOST_LOST)
+    with crew.round(Doubler(), 9, lambda: False):
+        for fork in crew.idle:
+            fork.process.kill()
+            fork.process.join()
+        crew.submit(0, 1, None)
+        assert replies(crew) == {0: 2.0}
+        assert len(crew.idle) == speculation.MOST_LOST
