@@ -379,15 +379,15 @@ class Sweep(_Listed):
         """A line for each instance."""
         from solver.report.layout import table_of
 
-        def known(text: Callable[[float], str], value: float | None) -> str:
+        def cell(text: Callable[[float], str], value: float | None) -> str:
             return "-" if value is None else text(value)
 
         table = table_of(
             self.solutions.items(),
             {"instance": lambda row: row[0], "status": lambda row: row[1].status},
             {
-                "step time": lambda row: known(time_text, row[1].step_time_s),
-                "gap": lambda row: known(percent, row[1].gap),
+                "step time": lambda row: cell(time_text, row[1].step_time_s),
+                "gap": lambda row: cell(percent, row[1].gap),
             },
         )
         return _drawn([table])
@@ -768,7 +768,10 @@ def report(
     from solver.cli.kinds import KINDS, page_of, part_of
 
     names = [str(p) if isinstance(p, str | Path) else "plan.json" for p in (plan, other)]
-    document = checked(Path(plan), *KINDS) if isinstance(plan, str | Path) else plan.document
+    if isinstance(plan, str | Path):
+        document = checked(Path(plan), *KINDS)
+    else:
+        document = _checked(plan) if isinstance(plan, Solution) else plan.document
     beside = None if other is None else (_checked(other), names[1])
     texts = {Path(out): page_of(document, names[0], beside)}
     if trace is not None:

@@ -171,6 +171,12 @@ def test_functions_refuse_in_one_line(plan_file: Path) -> None:
             wrong()
 
 
+def test_bug_report_of_a_solution_without_a_plan_was_a_traceback(tmp_path: Path) -> None:
+    planless = document_of(planless_result(Status.UNKNOWN, Termination.TIME_LIMIT))
+    with pytest.raises(hetplan.PlannerError, match=r"the solution: no plan \(status unknown\)"):
+        hetplan.report(hetplan.Solution(planless), tmp_path / "report.html")
+
+
 HOMO = ROOT / "instances" / "homo_small.yaml"
 STEPS = ROOT / "docs" / "examples" / "steps.csv"
 
