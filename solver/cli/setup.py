@@ -233,8 +233,8 @@ def catalogue_command(
         workload = named_workload(name, sequence_length, global_batch)
         print_either(as_json, reports.workload_json, reports.workload_report, workload)
     else:
-        known = reports.catalogued()
-        print_either(as_json, reports.catalogue_json, reports.catalogue_report, *known)
+        figures = reports.catalogued()
+        print_either(as_json, reports.catalogue_json, reports.catalogue_report, *figures)
 
 
 def named_workload(name: str, sequence_length: int | None, global_batch: int | None) -> "Workload":

@@ -170,8 +170,8 @@ def _smallest_model_parallel(instance: Instance, configs: list[Configuration]) -
             costs = space.balance(order)
             if split := _megatron_split(costs):
                 # Their estimate of a step, (m + p - 1) (t_f + t_b) with m micro-batches per replica
-                # and the slowest stage's times, by which they choose the micro-batch size: 2021,
-                # section 3.4, equation 1
+                # and the slowest stage's times, by which they choose the micro-batch size
+                # (Narayanan et al. 2021, section 3.4, equation 1)
                 time_ns = (max(space.even) + config.pp - 1) * max(costs.times_ns(split))
                 fitting.append((time_ns, -config.micro_batch, space))
         if fitting:
