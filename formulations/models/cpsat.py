@@ -126,11 +126,13 @@ class CpSat(Model):
         holds: tuple[Literal, ...] = (),
     ) -> list[Row]:
         """Each option's cost under its literal."""
-        chosen: list[tuple[tuple[Literal, ...], Any]] = [((own,), key) for own, key in options]
-        if seconds is not None:
-            pairs = product(chosen, seconds.items())
-            chosen = [((*own, other), (key, number)) for (own, key), (number, other) in pairs]
-        return [((*own, *holds), costs.values[key]) for own, key in chosen if costs.largest[key]]
+        rows = list[Row]()
+        pairs: Iterable[tuple[Any, Literal]] = [(None, 1)] if seconds is None else seconds.items()
+        for (literal, key), (number, second) in product(options, pairs):
+            chosen = key if seconds is None else (key, number)
+            if costs.largest[chosen]:
+                rows.append(((literal, second, *holds), costs.values[chosen]))
+        return rows
 
     def _is_value(self, term: Linear) -> bool:
         return True

@@ -30,7 +30,7 @@ Owner = tuple[int, int]  #: slot, node group
 def slot_degrees(instance: Instance, group: NodeGroup, cp: int) -> list[Degrees]:
     """Ways to share a stage among GPUs of a node of the group, in equal parts."""
     gpus, heads = group.gpus_per_node, instance.workload.kv_heads
-    largest = max(other.gpus_per_node for other in instance.cluster.groups)
+    largest = max(any_group.gpus_per_node for any_group in instance.cluster.groups)
     return [
         degrees
         for tp in instance.search.tensor_parallel or powers_of_two(largest)
