@@ -4,6 +4,7 @@ Costs are whole nanoseconds, each rounded up: `rounding_error_ns` bounds what th
 """
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
@@ -44,7 +45,7 @@ class PlanCosts:
     memory: Array
     limit_bytes: Array
 
-    @property
+    @cached_property
     def memory_bytes(self) -> Array:
         """[p, R] all that a GPU needs."""
         total: Array = self.memory.sum(axis=0)
