@@ -6,8 +6,7 @@ of them the one with most throughput (Jang et al., SOSP 2023, sections 4.1 and 4
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import compress, islice, product
-from operator import sub
+from itertools import compress, islice
 from statistics import pstdev
 from typing import Annotated
 
@@ -115,12 +114,8 @@ def _set_of(
                 return batch / seconds(fleet.step_ns(chosen))
         return None
 
-    # All ways in which so many failures hit groups, and what is left of these after each
-    failures = product(*(range(min(nodes, problem.faults) + 1) for nodes in problem.available))
-    losses = [*islice((lost for lost in failures if sum(lost) == problem.faults), _MOST_LOSSES + 1)]
-    rates: list[float | None] = [None]
-    if len(losses) <= _MOST_LOSSES:
-        rates = [rate(tuple(map(sub, problem.available, lost))) for lost in losses]
+    losses = list(islice(_losses(problem.available, problem.faults), _MOST_LOSSES + 1))
+    rates = [rate(nodes_left) for nodes_left in losses] if len(losses) <= _MOST_LOSSES else [None]
     after = None if None in rates else min(filter(None, rates), default=None)
     now = rate(problem.available)
     return SizeSet(name=name, sizes=sizes, sequences_per_s=now, after_faults_sequences_per_s=after)
@@ -151,3 +146,14 @@ def _shares(problem: InstantiationProblem, counts: Sequence[int]) -> Iterator[Sh
         shares = zip(times, share_out(times, problem.micro_batches), strict=True)
         taken = [seconds(row[m - 1]) for row, m in shares]
         yield Shares(distribution=name, slowest_s=max(taken), deviation_s=pstdev(taken))
+
+
+def _losses(available: tuple[int, ...], faults: int) -> Iterator[tuple[int, ...]]:
+    """Nodes per group that are left after so many failures, whichever groups they hit."""
+    if not available:
+        if not faults:
+            yield ()
+        return
+    for failed in range(min(available[0], faults) + 1):
+        for rest in _losses(available[1:], faults - failed):
+            yield (available[0] - failed, *rest)

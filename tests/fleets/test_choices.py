@@ -8,7 +8,7 @@ import pytest
 from formulations.errors import NoPlanError
 from formulations.pipelines import InstantiationProblem, PipelineKind
 from formulations.units import seconds
-from solver.fleets.choices import MOST_OPTIONS
+from solver.fleets.choices import MOST_OPTIONS, _set_of
 from solver.fleets.designs import TemplatesDocument, fleet_sizes, sizes_of, templates_document
 from solver.fleets.instantiate import choice, suffices
 from solver.fleets.step_times import kinds_of
@@ -117,3 +117,9 @@ def test_templates_that_make_no_fleet_are_told_all_the_same() -> None:
     document = templates_document(TemplateGenerator(single, TemplateOptions(micro_batch=1)), 1)
     assert document.designs
     assert document.choices is None
+
+
+def test_bug_failures_of_many_groups_were_sought_among_all_subsets() -> None:
+    """One node of 60 groups fails: 60 ways, not 2^60, and no template to go on with."""
+    problem = InstantiationProblem((), (1,) * 60, faults=1, micro_batches=1)
+    assert _set_of(problem, 1, (1,), "none").after_faults_sequences_per_s is None
