@@ -4,6 +4,8 @@ from functools import partial
 
 import pytest
 
+from formulations.costs.tables import CostTables
+from formulations.instance import Profile, ProfileEntry
 from solver.bounds.largest_share import config_bound_ns
 from solver.graph.problem import Intervals
 from solver.verify import orders
@@ -13,6 +15,30 @@ from tests.chain_instances import FAST, SLOW, chain_instance, chain_tables
 from tests.random_configs import random_optimum_ns, random_tables
 from tests.recorded import Cases, recorded
 from tests.seeds import each_of
+
+
+def measured_chain(second: tuple[str, float, float]) -> CostTables:
+    """Embedding, two blocks and head on a slow GPU and another, with measured times."""
+    entries = tuple(
+        ProfileEntry(kind=kind, gpu=name, tp=1, micro_batch=1, forward_s=s, backward_s=2 * s)
+        for kind, slow in (("embedding", 1e-3), ("block", 3e-3), ("head", 2e-3))
+        for name, s in (("slow", slow), ("fast", slow / 2))
+    )
+    profile = Profile(source="test", includes_tensor_parallel_traffic=True, entries=entries)
+    return chain_tables(chain_instance([1, 1], [SLOW, second]).but(profile=profile))
+
+
+@pytest.mark.parametrize(("second", "bound_ns"), [(SLOW, 72_000_000), (FAST, 51_500_000)])
+def test_bottleneck_by_hand(second: tuple[str, float, float], bound_ns: int) -> None:
+    """A micro-batch takes 4 + 8 ms on the first stage and 5 + 10 on the second, or half if fast.
+
+    12 + 4 * 15 ms; with the fast one 4 * 12 ms on the first stage, which waits 7.5 ms for the first
+    backward and has 4 ms of forwards meanwhile. Then the optimizer of 10,000,007 parameters *
+    (4 + 2 * 12 + 2) bytes at 1e12 B/s, twice rounded up to 300,001 ns, and 1 us each way.
+    """
+    question, best_ns = question_of(measured_chain(second)), bound_ns + 602_002
+    assert refutes(question, best_ns)
+    assert not refutes(question, best_ns + 1)
 
 
 @pytest.mark.parametrize("zones", [False, True])
