@@ -171,9 +171,9 @@ def _seal(*texts: str) -> str:
     return digest({"row": texts})
 
 
-def _put(connection: sqlite3.Connection, where_known: str, *row: str) -> None:
-    """Writes a record with its seal; where there is one, SQLite is to replace or ignore."""
-    statement = f"insert or {where_known} into records values (?, ?, ?, ?, ?, ?)"
+def _put(connection: sqlite3.Connection, on_conflict: str, *row: str) -> None:
+    """Writes a record with its seal; on_conflict, replace or ignore, where SQLite has one."""
+    statement = f"insert or {on_conflict} into records values (?, ?, ?, ?, ?, ?)"
     connection.execute(statement, (*row, _seal(*row)))
 
 
@@ -193,8 +193,8 @@ def open_study(
             _set_up(connection, instance, patience_s)
         elif not _pragma(connection, "application_id"):
             raise StudyError(path, "an empty file", _OLD)
-        found = connection.execute("select * from records where subject = ''")
-        rows = [list(map(str, row)) for row in found]
+        selected = connection.execute("select * from records where subject = ''")
+        rows = [list(map(str, row)) for row in selected]
         notes = {name: value for _, _, name, _, value, _ in rows}
         sealed = all(seal == _seal(*texts) for *texts, seal in rows)
         if not sealed or not {"hetplan", "name", "subject", "instance"} <= notes.keys():

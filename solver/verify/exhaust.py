@@ -112,7 +112,7 @@ class Trial:
         self.question, self.below_ns, self.stages = question, below_ns, question.stages
         self.instance, self.config = self.stages.instance, self.stages.config
         self.prover, self.graph = self.stages.prover, self.stages.graph
-        self.whole = self.instance  #: what plans are priced for
+        self.priced_for = self.instance
         #: whether what is simulated may lack room: else bounds have left that out, see `Stages`
         self.room_varies = not (self.stages.even or SCHEDULES[self.config.schedule].prefixes)
 
@@ -234,7 +234,7 @@ class Trial:
 
     def priced(self, plan: Plan) -> tuple[int, bool]:
         """Its step with all costs, worked out again, and whether it fits in memory."""
-        costs = plan_costs(self.whole, plan)
+        costs = plan_costs(self.priced_for, plan)
         return step_time_ns(costs), bool((costs.memory_bytes <= costs.limit_bytes).all())
 
     def _order(self, steps: Sequence[int]) -> list[int]:

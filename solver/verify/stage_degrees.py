@@ -195,7 +195,7 @@ class StageTrial(Trial):
     def __init__(self, graph: StageGraph, below_ns: int, clock: Deadline) -> None:
         prover = Prover(PlanSpace(graph.instance.but(search={"micro_batches": "even"})))
         super().__init__(question_of(prover, graph.config, graph, below_ns, clock), below_ns)
-        self.stage_graph, self.whole = graph, graph.by_place.instance
+        self.stage_graph, self.priced_for = graph, graph.by_place.instance
 
     def plan(self, steps: Sequence[int], ends: Sequence[int], shares: Sequence[int]) -> Plan:
         """The plan of these steps and layer boundaries."""
