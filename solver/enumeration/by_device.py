@@ -3,7 +3,9 @@
 Branch and bound on the graph of devices (`solver.graph.devices`): what paths of the operation
 graph leave below a cutoff is halved, and each half thinned again, until few plans are left, which
 are simulated. Paths: the families that hold for every schedule, and the critical paths of plans
-that were simulated on the way, one for every half.
+that were simulated on the way, one for every half. Cutoffs grow from the bound that thinning alone
+shows, each half the way to the best plan (iterative deepening, Korf 1985): a complete search below
+one of them is a bound of a search that is stopped later.
 
 Thinning and halving lose no plan below the cutoff, and plans are simulated with all their costs.
 """
@@ -34,7 +36,7 @@ MOST_LEARNED = 64
 HARVEST = 3
 #: Halves that are worth asking whether to stop.
 HALVES_PER_STOP = 4
-#: A bound is found by thinning to this part of the cutoff.
+#: A bound is found by thinning to this part of the cutoff; from there on only the cutoff is tried.
 RESOLUTION = 400
 
 
@@ -90,12 +92,19 @@ class _Search:
         return below(self.best_time, self.gap)
 
     def run(self, layers: DeviceLayers) -> ConfigAnswer:
-        """Bounded by thinning alone; then all plans, as long as there is time."""
-        root = self.thinned(layers, self.target)
-        low = self.target if root is None else self.thinning_bound(root)
-        complete = root is None or self.search(root)
+        """A first plan, what thinning alone shows, then all plans below cutoffs that grow."""
+        root, low = self.thinned(layers, self.target), self.target
+        if root is not None:
+            self.look(*self.some(root))
+            low = self.thinning_bound(root)
+        while root is not None and low < self.target:
+            rest = self.target - low
+            trial = self.target - (rest // 2 if rest * RESOLUTION > self.target else 0)
+            if not self.search(root, trial):
+                break
+            low = min(trial, self.target)
         time_ns = None if self.best is None else self.best_time
-        return ConfigAnswer(self.best, time_ns, complete, self.target if complete else low)
+        return ConfigAnswer(self.best, time_ns, low >= self.target, low)
 
     def thinning_bound(self, root: DeviceLayers) -> int:
         """Below this no plan is left by thinning."""
@@ -114,14 +123,14 @@ class _Search:
         paths = self.known
         return self.graph.thinned(layers, paths[:, :-1], paths[:, -1], cutoff)
 
-    def search(self, root: DeviceLayers) -> bool:
-        """Whether all plans below the target were looked at."""
+    def search(self, root: DeviceLayers, cutoff: int) -> bool:
+        """Whether all plans below the cutoff and the target were looked at."""
         stack, halves = [root], 0
         while stack:
             if halves % HALVES_PER_STOP == 0 and self.stop():
                 return False
             halves += 1
-            layers = self.thinned(stack.pop(), self.target)
+            layers = self.thinned(stack.pop(), min(cutoff, self.target))
             if layers is None:
                 continue
             few = self.graph.count(layers) <= FEW

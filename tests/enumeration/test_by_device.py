@@ -50,6 +50,21 @@ def test_bounds_of_searches_cut_short_are_below_the_optimum(
         assert (known.step_time_ns, known.bound_ns, known.complete) == (best, best, True)
 
 
+def test_bug_a_stopped_search_knew_no_plan_and_no_more_than_thinning(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The first plan comes before all bounds; what was searched below lower cutoffs is proved."""
+    monkeypatch.setattr(by_device, "FEW", 1)
+    monkeypatch.setattr(by_device, "HALVES_PER_STOP", 1)
+    costs, asked = random_tables(4, schedule="interleaved"), Questions()
+    assert answer(costs, stop=asked).complete
+    assert answer(costs, stop=after(0, lambda: False)).plan is not None
+    stopped = answer(costs, stop=after(asked.number - 1, lambda: False))
+    monkeypatch.setattr(by_device._Search, "search", lambda *_: False)
+    assert not stopped.complete
+    assert stopped.bound_ns > answer(costs).bound_ns
+
+
 @recorded("by_device")
 def test_work_is_the_recorded_one(monkeypatch: pytest.MonkeyPatch) -> Cases:
     """Bounds when stopped, plans and questions until it is done; also of stages by place."""
