@@ -239,7 +239,10 @@ def lengths() -> LengthsDocument:
 
 
 def compared() -> str:
-    """A plan of 3 ms, and a bound of 2 ms, or of 4 ms, which contradicts it; in time and money."""
+    """A plan of 3 ms, and no plan, or a bound of 2 ms, or of 4 ms, which contradicts it.
+
+    In time and money.
+    """
     result = replace(
         pipelined_result(),
         method="minmax",
@@ -252,11 +255,13 @@ def compared() -> str:
     )
     heuristic = Finding(**vars(result), judged_ns=3 * MS)
     stopped = replace(heuristic, method="exact", termination=Termination.TIME_LIMIT)
+    late = Finding(**vars(planless_result(Status.UNKNOWN, Termination.TIME_LIMIT)))
+    of_exact = [late, *(replace(stopped, bound=bound_ns) for bound_ns in (2.0 * MS, 4.0 * MS))]
     parts: list[RenderableType] = []
     for minimize in ("step_time", "cost_per_step"):
         instance = pipelined_result().instance.but(objective={"minimize": minimize})
-        for bound_ns in (None, 2.0 * MS, 4.0 * MS):
-            comparison = Comparison(instance, (heuristic, replace(stopped, bound=bound_ns)))
+        for exact in of_exact:
+            comparison = Comparison(instance, (heuristic, exact))
             table, verdict = comparison_text(comparison)
             parts += [table, Group(verdict, json.dumps(comparison_json(comparison)))]
     return drawn(*parts)
