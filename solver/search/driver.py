@@ -182,15 +182,18 @@ def search_overview(study: Study) -> SearchOverview | None:
     search = PlanSearch(instance, SolveOptions(gap=asked["gap"]), study=study)
     search.recall()
     open_list, closer, spent_s = search.open_list, search.closer, 0.0
+    best = search.incumbents.best
     for task in open_list.tasks:
+        target_ns = closer.target(task.config, best)
         for answer in closer.answers.every(task.config):
             spent_s += answer.spent_s
             record = open_list.records.get(task.config)
             if record is None or record.reason == "open":
-                open_list.records[task.config] = closer.closing(
-                    task, answer, answer.question
-                ).record
-    best = search.incumbents.best
+                record = closer.closing(task, answer, answer.question).record
+                # Closed to a larger gap, or within other limits
+                if record.bound_ns is not None and record.bound_ns < target_ns:
+                    record = record.model_copy(update={"reason": "open"})
+                open_list.records[task.config] = record
     open_list.unpacked(open_list.open(best), best, lambda: False)
     records = open_list.reviewed(best)
     still_open = [record for record in records if record.reason == "open"]

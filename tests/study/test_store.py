@@ -125,6 +125,23 @@ def test_bug_recalled_plans_broke_the_limits_of_today(tmp_path: Path) -> None:
         solved(path, instance.but(search={"micro_batch": (1,)}))
 
 
+@pytest.mark.parametrize("seed", [21, 26])
+def test_bug_configs_closed_to_a_larger_gap_ended_show_in_a_traceback(
+    seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Closed within 30 %, then asked for the optimum: what the gap has closed is open again."""
+    path, instance = tmp_path / "study.db", random_instance(seed)
+    assert present(solved(path, instance, gap=0.3).gap) > 0.29
+    with monkeypatch.context() as patch:
+        patch.setattr(plan_search.PlanSearch, "run", lambda search: None)
+        solved(path, instance)
+    shown = overview(path)
+    assert shown.open
+    assert shown.result.status is Status.FEASIBLE
+    solved(path, instance)
+    assert (overview(path).open, overview(path).result.gap) == ((), 0.0)
+
+
 @each_of(range(20), 20)
 def test_study_of_any_limits_gives_what_a_fresh_search_gives(seed: int, tmp_path: Path) -> None:
     rng, instance, path = random.Random(seed), random_instance(seed), tmp_path / f"{seed}.db"
