@@ -3,7 +3,7 @@
 import pytest
 
 from formulations.instance.documents import Place, parse_document
-from formulations.instance.machines import GpuFile, gpu_catalogue, gpu_type
+from formulations.instance.machines import GpuFile, Link, gpu_catalogue, gpu_type
 from formulations.instance.validation import validated
 from formulations.instance.workload import PRECISIONS, Precision
 from formulations.units import parse_quantity
@@ -88,3 +88,11 @@ def test_every_gpu_has_sources_and_figures_that_fit(name: str) -> None:
         assert 0.9 < gpu.memory_bytes / parse_quantity(memory, "size") < 1
     # Half of what datasheets print for both directions.
     assert name != "A100-80" or gpu.link.bandwidth_bytes_per_s == 300e9
+
+
+def test_rings_divide_a_link_that_they_share() -> None:
+    """Two rings over PCIe at 16 GB/s have 8 GB/s each; over NVLink each has links of its own."""
+    shared = Link(bandwidth_bytes_per_s=16e9, latency_s=5e-6, shared=True)
+    rings = [(shared, 1, 16e9), (shared, 2, 8e9), (shared.but(shared=False), 2, 16e9)]
+    for link, number, each in rings:
+        assert link.of_rings(number).bandwidth_bytes_per_s == each

@@ -15,6 +15,7 @@ from formulations.instance.targets import (
     chain_of,
     launchers,
     mixed_gradients,
+    traits,
 )
 from formulations.instance.workload import OptimizerState
 from tests.export_cases import UNTIED, WHOLE_EXPERTS, instance_of
@@ -55,6 +56,14 @@ def test_refusals_are_the_recorded_ones() -> Cases:
         yield f"{name} in Megatron-LM", [refusal.field for refusal in unbuilt]
     yield "sharded", sum(each.sharded for each in demands)
     yield "who", [launchers("micro_batches", "uneven"), launchers("recompute_per", "stage")]
+
+
+def test_positions_are_told_in_words() -> None:
+    learned = workload_catalogue()["gpt2"].sizes
+    bare = learned.but(learned_positions=None)
+    rotary = bare.but(rotary_positions=True)
+    words = [traits(sizes)["positions"] for sizes in (learned, bare, rotary)]
+    assert words == ["learned", "none", "rotary"]
 
 
 @pytest.mark.parametrize("name", LAUNCHERS)

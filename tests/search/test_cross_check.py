@@ -36,6 +36,7 @@ def test_all_methods_agree_on_tiny_instances(seed: int) -> None:
     assert (minmax.bound == minmax.objective) == (minmax.status is Status.OPTIMAL)
     assert (minmax.bound is None) == (minmax.status is Status.FEASIBLE)
     assert (local.bound, local.status) == (None, Status.FEASIBLE)
+    assert local.termination is Termination.HEURISTIC  # no limit was reached
 
 
 def test_planted_wrong_bound_gives_exit_code_1(monkeypatch: pytest.MonkeyPatch) -> None:
