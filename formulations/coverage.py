@@ -160,6 +160,15 @@ def ways(sizes: Sequence[int], faults: int, nodes: range) -> tuple[str, ...]:
     return tuple(lines)
 
 
+def divided(total: int, places: Sequence[int]) -> Iterator[tuple[int, ...]]:
+    """All ways to take so many of these places, by how many of each, in lexicographic order."""
+    if not places:
+        yield from [()] if total == 0 else []
+        return
+    for count in range(max(0, total - sum(places[1:])), min(total, places[0]) + 1):
+        yield from ((count, *rest) for rest in divided(total - count, places[1:]))
+
+
 def partitions(sizes: Sequence[int], nodes: int) -> Iterator[tuple[int, ...]]:
     """Every multiset of `sizes`, ascending and distinct, that sums to `nodes`; parts descending."""
     if not nodes:

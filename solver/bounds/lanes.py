@@ -25,6 +25,7 @@ import numpy as np
 
 from formulations.costs.intervals import interval_sums
 from formulations.costs.placement import Placer
+from formulations.coverage import divided
 from solver.bounds.node_classes import ClassGraph, Resources, Step, Tail, classes_of, steps
 from solver.graph.all_orders import lane_width
 from solver.graph.placements import finish_ns
@@ -40,21 +41,11 @@ def lane_counts(
 
     parted: classes of every zone where no stage spans two: lanes have equally many of its places.
     """
-    for counts in _divided(stages, there):
+    for counts in divided(stages, there):
         if all(
             lanes * sum(counts[i] for i in zone) == sum(there[i] for i in zone) for zone in parted
         ):
             yield counts
-
-
-def _divided(total: int, places: Sequence[int]) -> Iterator[Counts]:
-    """All ways to take so many of the places."""
-    if len(places) == 1:
-        if total <= places[0]:
-            yield (total,)
-        return
-    for count in range(min(total, places[0]) + 1):
-        yield from ((count, *more) for more in _divided(total - count, places[1:]))
 
 
 #: Less than any number of micro-batches, also if a few are added.

@@ -12,6 +12,7 @@ from typing import Annotated
 
 from pydantic import Field
 
+from formulations.coverage import divided
 from formulations.errors import NoPlanError
 from formulations.fleet import Design
 from formulations.instance import Instance
@@ -114,8 +115,10 @@ def _set_of(
                 return batch / seconds(fleet.step_ns(chosen))
         return None
 
-    losses = list(islice(_losses(problem.available, problem.faults), _MOST_LOSSES + 1))
-    rates = [rate(nodes_left) for nodes_left in losses] if len(losses) <= _MOST_LOSSES else [None]
+    # Failures by group, whichever they hit
+    losses = list(islice(divided(problem.faults, problem.available), _MOST_LOSSES + 1))
+    nodes_left = [tuple(map(int.__sub__, problem.available, lost)) for lost in losses]
+    rates = [rate(nodes) for nodes in nodes_left] if len(losses) <= _MOST_LOSSES else [None]
     after = None if None in rates else min(filter(None, rates), default=None)
     now = rate(problem.available)
     return SizeSet(name=name, sizes=sizes, sequences_per_s=now, after_faults_sequences_per_s=after)
@@ -146,14 +149,3 @@ def _shares(problem: InstantiationProblem, counts: Sequence[int]) -> Iterator[Sh
         shares = zip(times, share_out(times, problem.micro_batches), strict=True)
         taken = [seconds(row[m - 1]) for row, m in shares]
         yield Shares(distribution=name, slowest_s=max(taken), deviation_s=pstdev(taken))
-
-
-def _losses(available: tuple[int, ...], faults: int) -> Iterator[tuple[int, ...]]:
-    """Nodes per group that are left after so many failures, whichever groups they hit."""
-    if not available:
-        if not faults:
-            yield ()
-        return
-    for failed in range(min(available[0], faults) + 1):
-        for rest in _losses(available[1:], faults - failed):
-            yield (available[0] - failed, *rest)

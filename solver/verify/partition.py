@@ -3,13 +3,13 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import product
 from math import prod
 from types import EllipsisType
 
 import numpy as np
 
 from formulations.costs.intervals import Array
+from formulations.coverage import divided
 from formulations.units import ceil_div
 from solver.verify.path_lengths import NEVER
 
@@ -77,9 +77,7 @@ class Dealing:
     @cached_property
     def kinds(self) -> list[Nodes]:
         """All nodes that a lane may have."""
-        counts = product(*(range(min(self.pp, n) + 1) for n in self.places[:-1]))
-        kinds = ((*nodes, self.pp - sum(nodes)) for nodes in counts)
-        return [nodes for nodes in kinds if 0 <= nodes[-1] <= self.places[-1]]
+        return list(divided(self.pp, self.places))
 
     @property
     def few(self) -> bool:

@@ -1,7 +1,7 @@
 """Sums of template sizes: closed forms, dynamic programming and enumeration agree."""
 
 from collections.abc import Sequence
-from itertools import combinations, combinations_with_replacement
+from itertools import combinations, combinations_with_replacement, product
 
 import pytest
 from hypothesis import given, settings
@@ -120,3 +120,11 @@ def test_words_are_the_recorded_ones() -> Cases:
     assert worst_rebuilt((3, 4), 1, range(9, 10)) == 3
     assert worst_rebuilt((3, 4, 5), 1, range(7, 13)) == 2
     assert worst_rebuilt((3, 4), 1, range(6, 8)) is None
+
+
+@pytest.mark.parametrize("places", [(), (0,), (3,), (2, 0, 3), (1, 2, 1, 2)])
+def test_places_are_divided_in_every_way(places: tuple[int, ...]) -> None:
+    """Those of all counts that have the total, in their order."""
+    everything = list(product(*(range(count + 1) for count in places)))
+    for total in range(sum(places) + 2):
+        assert list(module.divided(total, places)) == [c for c in everything if sum(c) == total]
