@@ -21,6 +21,7 @@ from typing import Literal, TypeVar
 
 import numpy as np
 
+from formulations.costs.intervals import Array, Mask
 from formulations.plan import Configuration, Plan
 from solver.interrupt import Deadline, TimeUp
 from solver.verify.bounds import ANY_TIME_NS, Prover
@@ -62,6 +63,10 @@ class Verdict:
     step_time_ns: int | None = None
 
 
+def _by_work(forms: ClosedForms, below_ns: Array) -> Mask:
+    return np.asarray(forms.work_ns() >= below_ns)
+
+
 def quick_verdicts(prover: Prover, claims: Sequence[Claim]) -> list[Verdict]:
     """Claims that memory, work and whole blocks show."""
     by_prover: dict[Prover, list[Claim]] = {}
@@ -79,11 +84,12 @@ def quick_verdicts(prover: Prover, claims: Sequence[Claim]) -> list[Verdict]:
                 shown.append(Verdict(claim, "memory"))
             elif timed:
                 grouped.append(claim)
-        if grouped:
-            forms = ClosedForms(side, [claim.config for claim in grouped])
-            below_ns = np.array([claim.below_ns for claim in grouped])
-            holds = (forms.work_ns() >= below_ns) | refuted(forms, below_ns)
-            shown += [Verdict(claim, "work") for claim in compress(grouped, holds)]
+        for shows in (_by_work, refuted):
+            if grouped:  # what the argument before leaves
+                forms = ClosedForms(side, [claim.config for claim in grouped])
+                holds = shows(forms, np.array([claim.below_ns for claim in grouped]))
+                shown += [Verdict(claim, "work") for claim in compress(grouped, holds)]
+                grouped = list(compress(grouped, ~holds))
     return shown
 
 
